@@ -1,0 +1,52 @@
+# Each target makes and fills .venv itself, and does nothing about it when it is up to date.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+REQUIREMENTS := pyproject.toml constraints.txt
+
+.PHONY: help demo test test-slow lint format docs bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+demo: .venv/.bench  ## train a DuRM classifier on the embedded digits data
+	$(BIN)/python examples/train_durm.py
+
+test: .venv/.dev  ## the test suite
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: .venv/.dev  ## the tests that take minutes: every model of every library
+	$(BIN)/python -m pytest -n 2 -m slow
+
+lint: .venv/.dev  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.dev  ## let ruff rewrite
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: .venv/.dev  ## the documentation, into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: .venv/.dev  ## the speed measurements, into results/
+	$(BIN)/python benchmarks/overhead.py --out results/overhead.json
+
+clean:  ## remove what the targets made
+	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "durm needs Python 3.10 or newer: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv .venv
+
+# The development environment holds everything that the demo needs, so its stamp serves for both.
+.venv/.bench: .venv/bin/python $(REQUIREMENTS)
+	@test .venv/.dev -nt pyproject.toml -a .venv/.dev -nt constraints.txt || \
+		{ echo "Installing durm and what the demo needs into .venv …"; $(PIP_INSTALL) -e '.[bench]'; }
+	@touch $@
+
+.venv/.dev: .venv/bin/python $(REQUIREMENTS)
+	@echo "Installing durm and the development tools into .venv …"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@

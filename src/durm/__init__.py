@@ -1,0 +1,54 @@
+"""durm: Dummy Risk Minimization for PyTorch.
+
+Give a C-class classifier C + C_d logits, train it with the ordinary cross-entropy on the ordinary labels, and drop the
+C_d dummy logits afterwards:
+
+    model = durm.widen(model, dummies=2)  # train as always: C + 2 logits
+    model.eval()                          # evaluate as always: C logits
+    model = durm.narrow(model)            # the C-class model again
+
+The names below are loaded on first use (PEP 562), so that `import durm` alone does not pay for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from durm.heads import dummies, full_logits, narrow, narrow_state_dict, pad_to_multiple, widen
+    from durm.losses import CrossEntropyLoss, cross_entropy, push_pull
+    from durm.scores import dummy_hits, dummy_mass, probabilities
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "CrossEntropyLoss",
+    "cross_entropy",
+    "dummies",
+    "dummy_hits",
+    "dummy_mass",
+    "full_logits",
+    "narrow",
+    "narrow_state_dict",
+    "pad_to_multiple",
+    "probabilities",
+    "push_pull",
+    "widen",
+]
+
+_HOME = {
+    **dict.fromkeys(("dummies", "full_logits", "narrow", "narrow_state_dict", "pad_to_multiple", "widen"), "heads"),
+    **dict.fromkeys(("CrossEntropyLoss", "cross_entropy", "push_pull"), "losses"),
+    **dict.fromkeys(("dummy_hits", "dummy_mass", "probabilities"), "scores"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'durm' has no attribute {name!r}")
+    value: object = getattr(import_module(f"durm.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,239 @@
+"""Widening a classifier's head by dummy classes, and narrowing it again: model surgery in place.
+
+A widened layer is the layer it was, with C_d more rows in its parameters and a class that also knows C:
+
+- in training mode it returns all C + C_d logits, so ordinary training code is DuRM;
+- in eval mode it returns the C real logits, computed from the first C rows alone, so evaluation code needs no change
+  and the values equal those of the C-class layer bit for bit.
+
+Nothing else about the model changes: not its other modules, its hooks, its `state_dict` keys, its device or its dtype.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from durm._checks import whole_number
+from durm._random import generator
+from durm.heads.finding import Head, find_heads
+from durm.heads.layer import NOTE, Layer, Widened, make_narrow, make_widened, widened_layers, width
+from durm.heads.optimizer import check_optimizer, swap
+from durm.heads.refusals import allow_labels, check_layer, check_model, is_sharded, refuse_labels
+from durm.heads.rows import draw, grown
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def widen(
+    model: Model,
+    dummies: int,
+    *,
+    head: Head | None = None,
+    num_classes: int | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    seed: int = 0,
+) -> Model:
+    """Adds `dummies` dummy classes to the head of a classifier, in place.
+
+    The real rows of the head are kept bit for bit. Each dummy starts as one more class of that layer would: normal with
+    the standard deviation of the real rows (weights and biases apart), or by the layer's default initialiser,
+    U(-1/sqrt(fan_in), 1/sqrt(fan_in)), where that is 0. Dummies are drawn from generators of their own, so the global
+    random state is untouched, and they are nested: the first k of K dummies are the k dummies of `dummies=k`.
+
+    Widen before the optimizer, DDP or FSDP are made, or pass the optimizer.
+
+    Args:
+        model: any PyTorch classifier; one whose head is a Linear or Conv layer, or ends in one.
+        dummies: C_d, how many. 0 leaves the model as it is.
+        head: what to widen: a dotted name, a module, or a list of them. Left out, it is found: in timm, torchvision,
+            Hugging Face and segmentation_models_pytorch models, and in plain modules as the last layer. Distilled,
+            auxiliary and multi-branch heads are widened together.
+        num_classes: C, where several layers could be meant, or as a check.
+        optimizer: an optimizer that already holds the model's parameters; it is given the new ones in their place, its
+            state kept for the real rows and zero for the dummies.
+        seed: what the dummies are drawn from.
+
+    Returns:
+        The same model.
+
+    Raises:
+        ValueError: if no head is found, or several that could be meant; if it cannot be widened; if it already is.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        >>> model = widen(model, dummies=2)
+        >>> model(torch.zeros(1, 4)).shape
+        torch.Size([1, 5])
+        >>> model.eval()(torch.zeros(1, 4)).shape
+        torch.Size([1, 3])
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model: expected a torch.nn.Module, not {type(model).__name__}")
+    dummies = whole_number("dummies", dummies, minimum=0)
+    seed = whole_number("seed", seed, minimum=0)
+    if num_classes is not None:
+        num_classes = whole_number("num_classes", num_classes, minimum=2)
+    check_model(model)
+    layers = find_heads(model, head, num_classes)
+    for name, layer in layers.items():
+        check_layer(model, name, layer)
+    if optimizer is not None:
+        check_optimizer(optimizer, layers)
+    if dummies:
+        for name, layer in layers.items():
+            _widen_layer(name, layer, dummies, seed, optimizer)
+        refuse_labels(model)
+    return model
+
+
+def narrow(model: Model) -> Model:
+    """Takes the dummies off again, in place: the classes, keys and shapes of before `widen`.
+
+    The outputs equal those of the widened model in eval mode bit for bit. A model without dummies is left as it is.
+
+    Example:
+        >>> model = narrow(widen(nn.Linear(8, 3), dummies=2))
+        >>> model
+        Linear(in_features=8, out_features=3, bias=True)
+    """
+    for layer in widened_layers(model):
+        if is_sharded(layer.weight):
+            raise ValueError("cannot narrow a sharded model: narrow its full state dict with durm.narrow_state_dict")
+        for key, parameter in list(layer.named_parameters(recurse=False)):
+            rows = parameter.detach()[: layer.num_classes].clone()
+            layer.register_parameter(key, nn.Parameter(rows, requires_grad=parameter.requires_grad))
+        make_narrow(layer)
+    allow_labels(model)
+    return model
+
+
+def narrow_state_dict(
+    state: Mapping[str, Any], *, head: str | Sequence[str] | None = None, num_classes: int | None = None
+) -> dict[str, Any]:
+    """The state dict of the narrowed model, from that of the widened one.
+
+    A state dict that comes from `model.state_dict()`, or from `torch.load` of one, says itself which layers were
+    widened. Where that note was lost (safetensors, a dict copied key by key), say it with `head` and `num_classes`.
+
+    Args:
+        state: a state dict with C + C_d rows in its heads. It is not changed.
+        head: the name of the widened layer, or a list of them, as the keys of `state` have it.
+        num_classes: C.
+
+    Example:
+        >>> state = widen(nn.Linear(8, 3), dummies=2).state_dict()
+        >>> narrow_state_dict(state)["weight"].shape
+        torch.Size([3, 8])
+    """
+    notes: dict[str, dict[str, Any]] = getattr(state, "_metadata", {})
+    if num_classes is not None:
+        num_classes = whole_number("num_classes", num_classes, minimum=2)
+    if head is None:
+        if not notes:
+            raise ValueError("this state dict does not say which layers were widened: pass head=… and num_classes=…")
+        classes = {name: note[NOTE] for name, note in notes.items() if NOTE in note}
+    elif num_classes is None:
+        raise ValueError("num_classes=None: expected C, the number of real classes, beside head=…")
+    else:
+        classes = dict.fromkeys([head] if isinstance(head, str) else head, num_classes)
+
+    narrowed: Any = OrderedDict(state)
+    for name, count in classes.items():
+        prefix = f"{name}." if name else ""
+        keys = [key for key in (f"{prefix}weight", f"{prefix}bias") if key in state]
+        if not keys:
+            close = get_close_matches(f"{prefix}weight", state, n=3) or list(state)[-3:]
+            raise ValueError(
+                f"head {name!r}: the state dict has no '{prefix}weight', but {', '.join(map(repr, close))}"
+            )
+        if num_classes not in (None, count):
+            raise ValueError(f"num_classes={num_classes}: the state dict says that {name!r} has {count} real classes")
+        for key in keys:
+            if len(state[key]) < count:
+                raise ValueError(f"{key!r} has {len(state[key])} rows, fewer than num_classes={count}")
+            narrowed[key] = state[key][:count].clone()
+    # Where torch's load_state_dict looks for the versions of modules.
+    narrowed._metadata = {name: {k: v for k, v in note.items() if k != NOTE} for name, note in notes.items()}
+    result: dict[str, Any] = narrowed
+    return result
+
+
+@contextmanager
+def full_logits(model: Model) -> Iterator[Model]:
+    """Within this context the model gives all C + C_d logits in eval mode too.
+
+    It is what dummy scores need, and what training needs of a model that is kept in eval mode.
+
+    Example:
+        >>> model = widen(nn.Linear(8, 3), dummies=2).eval()
+        >>> with full_logits(model):
+        ...     model(torch.zeros(1, 8)).shape
+        torch.Size([1, 5])
+    """
+    before = [(layer, layer.full) for layer in widened_layers(model)]
+    try:
+        for layer, _ in before:
+            layer.full = True
+        yield model
+    finally:
+        for layer, full in before:
+            if isinstance(layer, Widened):  # it may have been narrowed within
+                layer.full = full
+
+
+def dummies(model: nn.Module) -> int:
+    """C_d: how many dummy classes the model has; 0 for one that was not widened.
+
+    Example:
+        >>> dummies(widen(nn.Linear(8, 3), dummies=2))
+        2
+    """
+    counts = {layer.dummies for layer in widened_layers(model)}
+    if len(counts) > 1:
+        raise ValueError(f"the heads of this model have different numbers of dummies: {sorted(counts)}")
+    return counts.pop() if counts else 0
+
+
+def pad_to_multiple(
+    model: Model,
+    multiple: int,
+    *,
+    head: Head | None = None,
+    num_classes: int | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    seed: int = 0,
+) -> Model:
+    """Adds as many dummies as make the width of the head a multiple of `multiple`, possibly none.
+
+    Tensor cores work best on multiples of 8; language models pad 50257 tokens to 50304 for this reason. The other
+    arguments are those of `widen`.
+
+    Example:
+        >>> pad_to_multiple(nn.Linear(64, 10), 8)
+        WidenedLinear(in_features=64, out_features=16, bias=True, dummies=6)
+    """
+    multiple = whole_number("multiple", multiple, minimum=1)
+    widths = {width(layer) for layer in find_heads(model, head, num_classes).values()}
+    missing = {-classes % multiple for classes in widths}
+    if len(missing) > 1:
+        raise ValueError(f"heads of {sorted(widths)} outputs need different numbers of dummies: pad them one at a time")
+    return widen(model, missing.pop(), head=head, num_classes=num_classes, optimizer=optimizer, seed=seed)
+
+
+def _widen_layer(name: str, layer: Layer, dummies: int, seed: int, optimizer: torch.optim.Optimizer | None) -> None:
+    bound = layer.weight[0].numel() ** -0.5
+    for key, old in list(layer.named_parameters(recurse=False)):
+        rows = draw(old.detach(), dummies, bound, generator(seed, "dummies", name, key))
+        new = nn.Parameter(grown(old.detach(), rows), requires_grad=old.requires_grad)
+        new.__dict__.update(old.__dict__)
+        if old.grad is not None:
+            new.grad = grown(old.grad, torch.zeros_like(rows))
+        layer.register_parameter(key, new)
+        if optimizer is not None:
+            swap(optimizer, old, new)
+    make_widened(layer, dummies)
