@@ -17,6 +17,10 @@ import torch
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
+def _declared() -> bool:
+    return hasattr(torch.ops.torchvision, "nms")
+
+
 def _operators_load() -> bool:
     """Whether torchvision's compiled operators can be loaded (or there is no torchvision that would want them)."""
     spec = find_spec("torchvision")
@@ -33,7 +37,7 @@ def _operators_load() -> bool:
 
 def declare_operators() -> None:
     """Declares `torchvision::nms` and `torchvision::qnms` if nothing else does."""
-    if hasattr(torch.ops.torchvision, "nms") or _operators_load():
+    if _declared() or _operators_load():
         return
     for name in ("nms", "qnms"):
         torch.library.define(f"torchvision::{name}", _SCHEMA)

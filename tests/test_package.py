@@ -1,0 +1,46 @@
+"""The package as a newcomer meets it: what it exports, what it imports, and its version."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import durm
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in durm.__all__:
+        assert getattr(durm, name).__doc__, name
+        assert name in dir(durm)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'durm' has no attribute 'widden'"):
+        durm.widden  # noqa: B018
+
+
+def test_importing_durm_does_not_import_torch() -> None:
+    code = "import sys, durm; assert 'torch' not in sys.modules; durm.widen; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_core_needs_nothing_but_torch() -> None:
+    """torch's own requirements are allowed; what `durm[bench]` adds is not."""
+    code = (
+        "import sys\n"
+        "class Wall:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in {'numpy', 'scipy', 'sklearn', 'timm', 'torchvision', 'pydantic'}:\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Wall())\n"
+        "import torch, durm\n"
+        "model = durm.widen(torch.nn.Linear(8, 5), 2)\n"
+        "durm.cross_entropy(model(torch.zeros(1, 8)), torch.tensor([1]), 5, label_smoothing=0.1).backward()\n"
+        "durm.narrow(model)\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+def test_version() -> None:
+    assert version("durm") == durm.__version__
