@@ -28,7 +28,7 @@ def _operators_load() -> bool:
         return True
     for library in Path(spec.origin).parent.glob("_C*"):
         try:
-            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+            torch.ops.load_library(library)
         except OSError:
             continue
         return True

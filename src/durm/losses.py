@@ -89,12 +89,15 @@ def cross_entropy(
 
 
 class CrossEntropyLoss(nn.Module):
-    """`cross_entropy` as a module, in the manner of `torch.nn.CrossEntropyLoss`.
+    """`cross_entropy` as a module, in the manner of `torch.nn.CrossEntropyLoss`; the class weights are a buffer.
 
     Args:
         num_classes: C, the number of real classes.
-        weight: C class weights, kept as a buffer.
-        label_smoothing, ignore_index, reduction, dim: as in `cross_entropy`.
+        weight: C class weights.
+        label_smoothing: as in `cross_entropy`.
+        ignore_index: as in `cross_entropy`.
+        reduction: as in `cross_entropy`.
+        dim: as in `cross_entropy`.
 
     Example:
         >>> criterion = CrossEntropyLoss(num_classes=2, label_smoothing=0.1)

@@ -43,6 +43,10 @@ FOUND = {
         parts(qkv=nn.Linear(64, 192), mix=nn.Linear(64, 64), out=nn.Linear(64, 10)),
         ["out"],
     ),
+    "auxiliary segmentation": (
+        parts(head=nn.Conv2d(8, 3, 1), auxiliary_head=nn.Conv2d(4, 3, 1)),
+        ["head", "auxiliary_head"],
+    ),
     "segmentation beside classification": (
         parts(segmentation_head=nn.Sequential(nn.Conv2d(8, 3, 1)), classification_head=nn.Linear(8, 3)),
         ["segmentation_head.0"],

@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.nn.utils.prune
 from torch import Tensor, nn
 
 import durm
@@ -131,3 +132,11 @@ def test_functional_call_and_per_sample_gradients() -> None:
         sum(loss(parameters, x, y) for x, y in zip(images(), LABELS, strict=True)) / 4, [model[1].weight]
     )
     torch.testing.assert_close(each["1.weight"].mean(0), mean)
+
+
+def test_pruning_after_widening() -> None:
+    """Pruning makes the weight a plain attribute, computed from a parameter of another name."""
+    model = durm.widen(nn.Linear(8, 5), 2).eval()
+    nn.utils.prune.l1_unstructured(model, "weight", amount=0.5)
+    x = torch.randn(3, 8)
+    torch.testing.assert_close(model(x), F.linear(x, model.weight[:5], model.bias[:5]))

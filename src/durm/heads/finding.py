@@ -20,20 +20,16 @@ from durm.heads.layer import LAYERS, Layer, width
 
 Head = str | nn.Module | Sequence[str | nn.Module]
 
-_SEGMENTATION = ("segmentation_head", "decode_head", "auxiliary_head")
+_SEGMENTATION = ("segmentation_head", "decode_head")
 _CLASSIFICATION = (
     *("head", "heads", "fc", "classifier", "classif", "last_linear", "score", "classification_head", "logits_proj"),
-    *(
-        "head_dist",
-        "aux_head",
-        "aux_classifier",
-        "AuxLogits",
-        "aux1",
-        "aux2",
-        "cls_classifier",
-        "distillation_classifier",
-    ),
+    *("cls_classifier", "low_classifier", "high_classifier"),
 )
+_BESIDE = (
+    *("head_dist", "dist_head", "distillation_classifier", "classifier_distill"),
+    *("auxiliary_head", "aux_head", "aux_classifier", "AuxLogits", "aux1", "aux2"),
+)
+"""Distilled and auxiliary heads, which come beside one of the others."""
 
 
 def find_heads(model: nn.Module, head: Head | None, num_classes: int | None) -> dict[str, Layer]:
@@ -75,15 +71,17 @@ def _declared(module: nn.Module) -> list[str] | None:
     if not isinstance(config, dict) or "classifier" not in config:
         return None
     names = config["classifier"] or ()
-    return [part for name in ([names] if isinstance(names, str) else names) if (part := _deepest(module, name))]
+    found = [part for name in ([names] if isinstance(names, str) else names) if (part := _deepest(module, name))]
+    covered = {part.split(".")[0] for part in found}
+    return found + [name for name, _ in module.named_children() if found and name in _BESIDE and name not in covered]
 
 
 def _customary(module: nn.Module) -> list[str] | None:
     """Rule 2. A classification head beside a segmentation head has labels of its own and is left alone."""
     names = [name for name, _ in module.named_children()]
     for customary in (_SEGMENTATION, _CLASSIFICATION):
-        if found := [name for name in names if name in customary]:
-            return found
+        if any(name in customary for name in names):
+            return [name for name in names if name in (*customary, *_BESIDE)]
     return None
 
 
