@@ -10,7 +10,11 @@ import torch
 
 
 def generator(seed: int, *purpose: str | int) -> torch.Generator:
-    """A CPU generator that is a function of `seed` and `purpose` alone, e.g. `generator(0, "dummies", "fc.weight")`."""
+    """A CPU generator that is a function of `seed` and `purpose` alone, e.g. `generator(0, "order", epoch)`."""
+    return torch.Generator().manual_seed(derived_seed(seed, *purpose))
+
+
+def derived_seed(seed: int, *purpose: str | int) -> int:
+    """A seed for that purpose: for what must draw from the global generator, such as initialisers and dropout."""
     key = "/".join(str(part) for part in (seed, *purpose))
-    digest = hashlib.sha256(key.encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:7], "big")

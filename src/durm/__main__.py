@@ -1,0 +1,5 @@
+"""`python -m durm` is `durm`."""
+
+from durm.cli import main
+
+main()

@@ -1,0 +1,43 @@
+"""Names for things that live one to a file: data sets, objectives, averagers, probes.
+
+A new one is a new file in its room that registers one class or function; nothing else needs to know of it.
+"""
+
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module
+from typing import Generic, TypeVar
+
+from durm.errors import unknown
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Name → thing. The files of `package` are imported when the first name is looked up."""
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self._package = package
+        self._things: dict[str, T] = {}
+        self._complete = False
+
+    def register(self, name: str) -> Callable[[T], T]:
+        def keep(thing: T) -> T:
+            self._things[name] = thing
+            return thing
+
+        return keep
+
+    def names(self) -> list[str]:
+        if not self._complete:
+            package = import_module(self._package)
+            for module in pkgutil.iter_modules(package.__path__):
+                import_module(f"{self._package}.{module.name}")
+            self._complete = True
+        return sorted(self._things)
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self.names():
+            raise unknown(self.kind, name, self.names())
+        return self._things[name]

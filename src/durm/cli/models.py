@@ -1,0 +1,26 @@
+"""`durm models`: the names of models."""
+
+from typing import Annotated
+
+import typer
+
+from durm.cli import options
+
+
+def models(
+    pattern: Annotated[str, typer.Argument(help="A part of a name, or a pattern with * and ?.")] = "",
+    json: options.Json = False,
+) -> int:
+    """List the models that can be named: cnn, mlp and those of timm."""
+    from durm.cli.display import print_json
+    from durm.errors import unknown
+    from durm.models import names
+
+    found = names(pattern)
+    if not found:
+        raise unknown("model", pattern, names())
+    if json:
+        print_json(found)
+    else:
+        typer.echo("\n".join(found))
+    return 0

@@ -1,0 +1,93 @@
+"""Flags that several commands share, in the same words."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from durm.errors import InputError
+
+_DATA, _TRAINING, _RUNNING, _OUTPUT = "Data and model", "Training", "Running", "Output"
+
+Data = Annotated[
+    str, typer.Option(help="digits, folder:PATH, arrays:PATH.npz; see `durm data list`.", rich_help_panel=_DATA)
+]
+DataRoot = Annotated[
+    Path | None, typer.Option(help="The folder of data sets that are downloaded.", rich_help_panel=_DATA)
+]
+ImageSize = Annotated[
+    int | None, typer.Option(help="Side of the images in pixels; default: as they are.", rich_help_panel=_DATA)
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out files that cannot be read.", rich_help_panel=_DATA)
+]
+Model = Annotated[str, typer.Option(help="cnn, mlp, a timm name, or package.module:function.", rich_help_panel=_DATA)]
+Pretrained = Annotated[
+    bool, typer.Option("--pretrained", help="Start from pretrained weights (downloads them).", rich_help_panel=_DATA)
+]
+Method = Annotated[str, typer.Option(help="What is minimised: erm.", rich_help_panel=_TRAINING)]
+Epochs = Annotated[int | None, typer.Option(help="Passes over the data; default 20.", rich_help_panel=_TRAINING)]
+Iterations = Annotated[int | None, typer.Option(help="Optimizer steps, instead of epochs.", rich_help_panel=_TRAINING)]
+BatchSize = Annotated[int | None, typer.Option(help="Samples in a step; default 64.", rich_help_panel=_TRAINING)]
+LearningRate = Annotated[
+    float | None, typer.Option("--lr", help="Learning rate; default 0.05.", rich_help_panel=_TRAINING)
+]
+Optimizer = Annotated[str | None, typer.Option(help="sgd, adam or adamw; default sgd.", rich_help_panel=_TRAINING)]
+Schedule = Annotated[
+    str | None, typer.Option(help="constant, step, cosine or poly; default cosine.", rich_help_panel=_TRAINING)
+]
+Warmup = Annotated[int | None, typer.Option(help="Steps of linear warm-up; default 0.", rich_help_panel=_TRAINING)]
+WeightDecay = Annotated[float | None, typer.Option(help="Default 5e-4.", rich_help_panel=_TRAINING)]
+LabelSmoothing = Annotated[
+    float | None, typer.Option(help="Over the real classes; default 0.", rich_help_panel=_TRAINING)
+]
+ClipNorm = Annotated[
+    float | None, typer.Option(help="Largest norm of the gradient; default: none.", rich_help_panel=_TRAINING)
+]
+Augment = Annotated[
+    str | None, typer.Option(help="none, flip or crop-flip; default: as suits the data.", rich_help_panel=_TRAINING)
+]
+Select = Annotated[str, typer.Option(help="The weights that count: last or best-val.", rich_help_panel=_TRAINING)]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps or auto.", rich_help_panel=_RUNNING)]
+Precision = Annotated[str, typer.Option(help="32, bf16-mixed, 16-mixed, bf16-true or 64.", rich_help_panel=_RUNNING)]
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Trials at a time; default one for each core or GPU.", rich_help_panel=_RUNNING),
+]
+Out = Annotated[Path | None, typer.Option(help="Where it is kept; default runs/NAME.", rich_help_panel=_OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress display.", rich_help_panel=_OUTPUT)]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=_OUTPUT)]
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The values that were given; what is left out keeps its default elsewhere."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def resolve_device(name: str) -> str:
+    """`auto` becomes what this machine has; a device that it has not is refused."""
+    if name == "cpu":
+        return name
+    import torch
+
+    available = ["cpu"]
+    if torch.cuda.is_available():
+        available += ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        available.append("mps")
+    if name == "auto":
+        return "cuda" if "cuda" in available else "mps" if "mps" in available else "cpu"
+    if name not in available:
+        raise InputError(f"--device {name!r} is not on this machine; it has {', '.join(available)}")
+    return name
+
+
+def whole_workers(workers: int | None, device: str, threads: int) -> int:
+    """The number of workers, checked."""
+    from durm.study.executor import default_workers
+
+    if workers is None:
+        return default_workers(device, threads)
+    if workers < 1:
+        raise InputError(f"--workers {workers}: expected at least 1")
+    return workers

@@ -1,0 +1,80 @@
+"""`durm train`: one trial."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from durm.cli import options
+
+
+def train(
+    data: options.Data = "digits",
+    model: options.Model = "cnn",
+    dummies: Annotated[int, typer.Option(help="C_d, the number of dummy classes; 0 is ERM.")] = 0,
+    seed: Annotated[int, typer.Option(help="What is random about the run.")] = 0,
+    data_root: options.DataRoot = None,
+    image_size: options.ImageSize = None,
+    skip_bad: options.SkipBad = False,
+    pretrained: options.Pretrained = False,
+    method: options.Method = "erm",
+    epochs: options.Epochs = None,
+    iterations: options.Iterations = None,
+    batch_size: options.BatchSize = None,
+    lr: options.LearningRate = None,
+    optimizer: options.Optimizer = None,
+    schedule: options.Schedule = None,
+    warmup: options.Warmup = None,
+    weight_decay: options.WeightDecay = None,
+    label_smoothing: options.LabelSmoothing = None,
+    clip_norm: options.ClipNorm = None,
+    augment: options.Augment = None,
+    select: options.Select = "last",
+    device: options.Device = "cpu",
+    precision: options.Precision = "32",
+    out: options.Out = None,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> int:
+    """Train one model, with or without dummies, and evaluate it on the test set."""
+    from durm.cli.run import execute
+    from durm.study.spec import make_study
+    from durm.study.store import Store
+
+    recipe = options.given(
+        epochs=epochs,
+        iterations=iterations,
+        batch_size=batch_size,
+        lr=lr,
+        optimizer=optimizer,
+        schedule=schedule,
+        warmup=warmup,
+        weight_decay=weight_decay,
+        label_smoothing=label_smoothing,
+        clip_norm=clip_norm,
+        augment=augment,
+    )
+    study = make_study(
+        {
+            "name": "train",
+            "data": data,
+            "model": model,
+            "method": method,
+            "dummies": [dummies],
+            "seeds": [seed],
+            "train": recipe,
+            "pretrained": pretrained,
+            "image_size": image_size,
+            "skip_bad": skip_bad,
+            "select": select,
+            "device": options.resolve_device(device),
+            "precision": precision,
+        }
+    )
+    (trial,) = study.trials()
+    folder = out or Path("runs") / trial.folder_name
+    code = execute(study, folder, 1, data_root, quiet=quiet, json=json)
+    store = Store.open(folder)
+    if code == 0 and not json:
+        typer.echo(f"checkpoint: {store.trial_folder(trial) / 'checkpoint.pt'}")
+    return code

@@ -1,0 +1,61 @@
+"""Data sets by name: `load("digits", seed=0)`, `load("folder:./my_images", seed=0)`.
+
+One file for each family. A loader takes what comes after the colon, and the options below, and gives a `DataBundle`;
+what is random about it is a function of the seed, so all arms of a study see the same split.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from durm._registry import Registry
+from durm.data.bundle import DataBundle
+from durm.errors import InputError
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Where data lie and how to read them.
+
+    Attributes:
+        root: the folder that holds the data sets which must be downloaded.
+        image_size: the side in pixels to which images are brought; None keeps images that are all of one size.
+        skip_bad: leave out files that cannot be read, instead of stopping at them.
+    """
+
+    root: Path | None = None
+    image_size: int | None = None
+    skip_bad: bool = False
+
+
+class Loader(Protocol):
+    """Loads one family of data sets. Its docstring's first line is what `durm data list` says of it."""
+
+    __doc__: str | None
+    takes_path: bool
+
+    def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle: ...
+
+
+LOADERS: Registry[Loader] = Registry("data", "durm.data")
+
+
+def load(name: str, *, seed: int, options: DataOptions | None = None) -> DataBundle:
+    """The data set of that name, split for that seed.
+
+    Raises:
+        InputError: if there is no such name, or what it stands for cannot be read.
+    """
+    loader, path = parse(name)
+    return loader(path, seed, options or DataOptions())
+
+
+def parse(name: str) -> tuple[Loader, str]:
+    """The loader that a name means, and the path that follows the colon."""
+    family, colon, path = name.partition(":")
+    loader = LOADERS[family]
+    if loader.takes_path and not path:
+        raise InputError(f"data {name!r} needs a path: {family}:PATH")
+    if colon and not loader.takes_path:
+        raise InputError(f"data {name!r}: {family!r} takes no path")
+    return loader, path

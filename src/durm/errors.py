@@ -1,0 +1,24 @@
+"""Errors that are the user's to mend, in words that say how."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """What was asked for cannot be done as it was asked: one sentence with the name, the value and what would be right.
+
+    The command line prints it as one line and exits with 2; from Python it is a `ValueError`.
+    """
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
+    """The error for a name that does not exist, with the closest ones that do."""
+    names = list(known)
+    close = get_close_matches(str(name), names, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {_listing(names)}"
+    return InputError(f"{kind} {name!r} is unknown: {hint}")
+
+
+def _listing(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:12])
+    return shown if len(names) <= 12 else f"{shown}, … ({len(names)} in all)"

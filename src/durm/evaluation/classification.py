@@ -1,0 +1,42 @@
+"""Metrics of a classifier from its C + C_d logits: accuracy, likelihood, calibration, and what the dummies take."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from durm.scores import dummy_hits, dummy_mass, probabilities
+
+BINS = 15
+
+
+def classification_metrics(logits: Tensor, targets: Tensor, num_classes: int) -> dict[str, float]:
+    """Metrics of N samples, from logits of shape (N, C + C_d) and targets of shape (N,).
+
+    Returns:
+        accuracy: of the largest *real* logit, in percent.
+        nll: the mean cross-entropy over the real logits, which is comparable between different C_d.
+        ece: the calibration error of the probabilities over the real classes, in percent.
+        ece_all: the same with the dummies in the normalisation.
+        dummy_mass: the mean probability on the dummies, in percent.
+        dummy_hits: the share of samples whose largest logit is a dummy, in percent.
+    """
+    real = logits[:, :num_classes]
+    over_real = probabilities(logits, num_classes)
+    over_all = probabilities(logits, num_classes, over="all")[:, :num_classes]
+    return {
+        "accuracy": 100 * (real.argmax(1) == targets).double().mean().item(),
+        "nll": F.cross_entropy(real.double(), targets).item(),
+        "ece": 100 * calibration_error(over_real, targets),
+        "ece_all": 100 * calibration_error(over_all, targets),
+        "dummy_mass": 100 * dummy_mass(logits, num_classes).double().mean().item(),
+        "dummy_hits": 100 * dummy_hits(logits, num_classes).double().mean().item(),
+    }
+
+
+def calibration_error(probabilities: Tensor, targets: Tensor, bins: int = BINS) -> float:
+    """The expected calibration error: |accuracy - confidence| of equal bins, averaged by their share of the samples."""
+    confidence, predicted = probabilities.double().max(1)
+    correct = (predicted == targets).double()
+    index = (confidence * bins).ceil().long().clamp(1, bins) - 1
+    gap = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, correct - confidence)
+    return float(gap.abs().sum() / len(targets))

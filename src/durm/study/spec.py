@@ -1,0 +1,203 @@
+"""A study: a grid of settings (data × model × method) × arms × seeds, read from YAML or flags, and checked.
+
+name: digits
+data: digits                  # or a list
+model: [cnn, mlp]             # or a list
+dummies: [0, 1, 2]            # or arms: [{name: erm}, {name: smoothing, label_smoothing: 0.1}]
+seeds: 10                     # 0 … 9, or a list
+train: {epochs: 20, lr: 0.05}
+"""
+
+from difflib import get_close_matches
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from durm.errors import InputError
+from durm.training.trial import Positive, Strict, TrainSpec, Trial
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]*$")]
+OVERRIDES = {"dummies", *TrainSpec.model_fields}
+
+
+class Arm(Strict):
+    """A name and a set of overrides: `dummies`, and anything of `train`."""
+
+    name: Name
+    overrides: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, values: Any) -> Any:
+        """`{name: smoothing, label_smoothing: 0.1}` is how an arm is written."""
+        if isinstance(values, dict) and "overrides" not in values:
+            return {"name": values.get("name"), "overrides": {k: v for k, v in values.items() if k != "name"}}
+        return values
+
+    @field_validator("overrides")
+    @classmethod
+    def _known(cls, overrides: dict[str, Any]) -> dict[str, Any]:
+        for key in overrides:
+            if key not in OVERRIDES:
+                raise ValueError(_unknown_key(key, OVERRIDES))
+        return overrides
+
+    @property
+    def dummies(self) -> int:
+        return int(self.overrides.get("dummies", 0))
+
+    def written(self) -> dict[str, Any]:
+        return {"name": self.name, **self.overrides}
+
+
+class Study(Strict):
+    """A validated study. `trials()` lists what it stands for."""
+
+    name: Name = "study"
+    data: tuple[str, ...] = ("digits",)
+    model: tuple[str, ...] = ("cnn",)
+    method: tuple[str, ...] = ("erm",)
+    arms: Annotated[tuple[Arm, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    train: TrainSpec = Field(default_factory=TrainSpec)
+    pretrained: bool = False
+    image_size: Positive | None = None
+    skip_bad: bool = False
+    select: Literal["last", "best-val"] = "last"
+    device: str = "cpu"
+    precision: Literal["32", "bf16-mixed", "16-mixed", "bf16-true", "64"] = "32"
+    threads: Positive = 1
+
+    @field_validator("data", "model", "method", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("data", "model", "method", "seeds", "arms")
+    @classmethod
+    def _no_twice(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not values:
+            raise ValueError("expected at least one")
+        names = [value.name if isinstance(value, Arm) else value for value in values]
+        twice = sorted({str(name) for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)} stands there twice")
+        return values
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _count_or_list(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value < 1:
+                raise ValueError(f"{value} seeds: expected at least 1")
+            return tuple(range(value))
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _dummies_are_short_for_arms(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        values = dict(values)
+        if "dummies" in values and "arms" in values:
+            raise ValueError("dummies and arms exclude each other: dummies is short for arms")
+        if "arms" not in values:
+            values["arms"] = arms_of(values.pop("dummies", [0, 1, 2, 3]))
+        values.setdefault("seeds", 10)
+        return values
+
+    def trials(self) -> list[Trial]:
+        """Every trial, seed by seed, so that an unfinished study has whole pairs."""
+        settings = list(product(self.data, self.model, self.method))
+        return [self._trial(*setting, arm, seed) for seed in self.seeds for setting in settings for arm in self.arms]
+
+    def _trial(self, data: str, model: str, method: str, arm: Arm, seed: int) -> Trial:
+        overrides = {key: value for key, value in arm.overrides.items() if key != "dummies"}
+        train = {**self.train.model_dump(exclude_unset=True), **overrides}
+        if "iterations" in overrides or "epochs" in overrides:  # an override of one length replaces the other
+            train = {k: v for k, v in train.items() if k not in ("epochs", "iterations") or k in overrides}
+        shared = {"pretrained", "image_size", "skip_bad", "select", "device", "precision", "threads"}
+        return Trial(
+            data=data,
+            model=model,
+            method=method,
+            arm=arm.name,
+            dummies=arm.dummies,
+            seed=seed,
+            train=TrainSpec.model_validate(train),
+            **{name: getattr(self, name) for name in shared},
+        )
+
+    def written(self) -> dict[str, Any]:
+        """The whole spec, with every default in it, as it is written to study.yaml."""
+        values = self.model_dump(mode="json")
+        values["arms"] = [arm.written() for arm in self.arms]
+        return values
+
+
+def arms_of(dummies: Any) -> list[dict[str, Any]]:
+    """The arms that a list of C_d stands for: `erm` for 0, `durm-k` for k."""
+    counts = [dummies] if isinstance(dummies, int) else dummies
+    if not isinstance(counts, list | tuple) or not counts:
+        raise ValueError(f"dummies={dummies!r}: expected numbers such as [0, 1, 2]")
+    for count in counts:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise ValueError(f"dummies={dummies!r}: {count!r} is not a whole number of at least 0")
+    return [{"name": "erm" if count == 0 else f"durm-{count}", "dummies": count} for count in counts]
+
+
+def make_study(values: dict[str, Any], source: str | None = None) -> Study:
+    """A study from plain values. What is wrong with them is told in one sentence, which names the source.
+
+    Without a source the values come from flags: the sentence then speaks of `--lr`, not of `train.lr`.
+    """
+    try:
+        study = Study.model_validate(values)
+        study.trials()  # overrides are only checked once they are applied
+    except ValidationError as error:
+        problem = _first_problem(error, flags=source is None)
+        raise InputError(problem if source is None else f"{source}: {problem}") from None
+    return study
+
+
+def read_study(path: Path) -> Study:
+    """The study in a YAML file."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"study {path} cannot be read: {getattr(error, 'strerror', None) or 'not a text'}") from None
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"study {path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        kind = "nothing" if values is None else f"a {type(values).__name__}"
+        raise InputError(f"study {path} holds {kind}; expected keys such as data, model, dummies, seeds")
+    return make_study({"name": path.stem, **values}, f"study {path}")
+
+
+def _first_problem(error: ValidationError, *, flags: bool) -> str:
+    """The first thing that is wrong, with the place, the value, and what would be right."""
+    problem = error.errors()[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    if flags and problem["loc"]:
+        place = "--" + str([part for part in problem["loc"] if isinstance(part, str)][-1]).replace("_", "-")
+    if problem["type"] == "extra_forbidden":
+        known = TrainSpec.model_fields if problem["loc"][0] == "train" and len(problem["loc"]) > 1 else _KEYS
+        return _unknown_key(str(problem["loc"][-1]), known, inside=".".join(map(str, problem["loc"][:-1])))
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "value_error":
+        return f"{place}: {message}" if place else message
+    return f"{place}{' ' if flags else '='}{problem['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+_KEYS = {*Study.model_fields, "dummies"}
+
+
+def _unknown_key(key: str, known: Any, inside: str = "") -> str:
+    close = get_close_matches(key, list(known), n=2)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"expected one of {', '.join(sorted(known))}"
+    return f"unknown key {key!r}{f' in {inside}' if inside else ''}: {hint}"

@@ -1,0 +1,109 @@
+"""Batches in an order, and with augmentations, that are functions of the seed and the epoch.
+
+Neither the number of workers nor a resumed run can change them: the order of an epoch is drawn from (seed, epoch), the
+augmentation of sample i from (seed, epoch, i).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from durm._random import generator
+from durm.data.bundle import Files, InputFormat, Samples
+from durm.objectives import Batch
+
+
+def epoch_order(samples: int, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+    """The batches of an epoch as tensors of indices. An incomplete last batch is dropped, unless it is the only one."""
+    batches = list(torch.randperm(samples, generator=generator(seed, "order", epoch)).split(batch_size))
+    return batches[:-1] if len(batches) > 1 and len(batches[-1]) < batch_size else batches
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random crops (after padding by an eighth of the side) and horizontal flips of a whole batch of images at once."""
+
+    kind: str
+
+    def draws(self, samples: int, side: int, seed: int, epoch: int) -> Tensor | None:
+        """For each sample of an epoch: the offsets of its crop, and whether it is flipped; of shape (N, 3)."""
+        if self.kind == "none":
+            return None
+        random = generator(seed, "augment", epoch)
+        reach = 2 * (side // 8) + 1 if self.kind == "crop-flip" else 1
+        offsets = torch.randint(reach, (samples, 2), generator=random)
+        return torch.cat([offsets, torch.randint(2, (samples, 1), generator=random)], 1)
+
+    def apply(self, images: Tensor, draws: Tensor) -> Tensor:
+        """Images of shape (B, channels, height, width) under their draws, of shape (B, 3)."""
+        height, width = images.shape[-2:]
+        pad = width // 8 if self.kind == "crop-flip" else 0
+        padded = torch.nn.functional.pad(images, (pad, pad, pad, pad)) if pad else images
+        draws = draws.to(images.device)
+        columns = torch.arange(width, device=images.device)
+        columns = torch.where(draws[:, 2:] == 1, width - 1 - columns, columns) + draws[:, 1:2]
+        rows = torch.arange(height, device=images.device) + draws[:, :1]
+        which = torch.arange(len(images), device=images.device)[:, None, None]
+        return padded.permute(0, 2, 3, 1)[which, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+class Feed:
+    """The training batches, epoch by epoch, ready for the model."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        format: InputFormat,
+        augment: str,
+        batch_size: int,
+        seed: int,
+        rank: int = 0,
+        ranks: int = 1,
+        num_workers: int = 0,
+    ) -> None:
+        self._samples, self._format, self._batch_size, self._seed = samples, format, batch_size, seed
+        self._rank, self._ranks, self._workers = rank, ranks, num_workers
+        self._augmentation = Augmentation(augment)
+        self._ready = None
+        if isinstance(samples.inputs, Tensor) and augment == "none":
+            self._ready = format.normalise(samples.inputs)
+        self.steps_per_epoch = len(epoch_order(len(samples), batch_size, seed, 0))
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from the `start`-th on; of each batch, the part of this rank."""
+        order = epoch_order(len(self._samples), self._batch_size, self._seed, epoch)[start:]
+        if self._ranks > 1:
+            order = [indices[self._rank :: self._ranks] for indices in order]
+        draws = self._augmentation.draws(len(self._samples), self._format.shape[-1], self._seed, epoch)
+        for indices, raw in zip(order, self._raw(order), strict=True):
+            inputs = raw if self._ready is not None else self._format.normalise(self._augmented(raw, indices, draws))
+            yield Batch(inputs, self._samples.labels[indices])
+
+    def _augmented(self, raw: Tensor, indices: Tensor, draws: Tensor | None) -> Tensor:
+        return raw if draws is None else self._augmentation.apply(raw, draws[indices])
+
+    def _raw(self, order: list[Tensor]) -> Iterator[Tensor]:
+        inputs = self._samples.inputs if self._ready is None else self._ready
+        if isinstance(inputs, Tensor):
+            return (inputs[indices] for indices in order)
+        return iter(streamed(inputs, [indices.tolist() for indices in order], self._workers))
+
+
+def evaluation_batches(
+    samples: Samples, format: InputFormat, batch_size: int, num_workers: int = 0
+) -> Iterator[Tensor]:
+    """The normalised inputs, in their own order."""
+    if isinstance(samples.inputs, Tensor):
+        parts: Iterator[Tensor] = iter(samples.inputs.split(batch_size))
+    else:
+        order = [list(range(i, min(i + batch_size, len(samples)))) for i in range(0, len(samples), batch_size)]
+        parts = iter(streamed(samples.inputs, order, num_workers))
+    return (format.normalise(part) for part in parts)
+
+
+def streamed(files: Files, order: list[list[int]], num_workers: int) -> "DataLoader[Tensor]":
+    """Raw batches read from disk. The generator is given, because a DataLoader otherwise draws from the global one."""
+    return DataLoader(files, batch_sampler=order, num_workers=num_workers, generator=generator(0, "loader"))  # type: ignore[arg-type]

@@ -1,0 +1,306 @@
+"""The loop: from a trial to its result.
+
+Trials with the same seed and different C_d differ in nothing but the dummy rows. The C-class model is built under the
+seed and widened with generators of its own; the split, the order of batches and the augmentation come from (seed,
+purpose, epoch); the global generator, which dropout draws from, is set once after the model is built, and nothing else
+draws from it. So a run that is cut off goes on from its checkpoint to the same bits.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from durm import data, models
+from durm._files import WriteError
+from durm._random import derived_seed
+from durm.data.bundle import DataBundle, Samples
+from durm.evaluation.classification import classification_metrics
+from durm.heads import full_logits, widen
+from durm.objectives import OBJECTIVES, Batch
+from durm.training import checkpoint
+from durm.training.engine import Engine, with_engine
+from durm.training.feeding import Feed, evaluation_batches
+from durm.training.result import Result, peak_memory, provenance
+from durm.training.schedules import learning_rate, make_optimizer
+from durm.training.trial import Trial
+
+EVALUATION_BATCH = 256
+TRAIN_SAMPLES_EVALUATED = 10_000
+
+
+class Interrupted(Exception):
+    """Training was asked to stop; the checkpoint is written, and running the trial again goes on from there."""
+
+
+class Diverged(ArithmeticError):
+    """The loss is no longer a number."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a run needs beside its trial, and what does not change its numbers.
+
+    Attributes:
+        folder: where the checkpoint and the curves are written; None writes nothing.
+        data_root: the folder of downloaded data sets.
+        checkpoint_seconds: the shortest time between two checkpoints.
+        num_workers: processes that read streamed images.
+        progress: called after each epoch with the latest entry of the curves and the number of epochs.
+        stop: asked before each step; once it says yes, a checkpoint is written and `Interrupted` raised.
+        warn: called with a sentence that the user should read.
+    """
+
+    folder: Path | None = None
+    data_root: Path | None = None
+    checkpoint_seconds: float = 30.0
+    num_workers: int = 0
+    progress: Callable[[dict[str, float], int], None] = lambda entry, epochs: None
+    stop: Callable[[], bool] = lambda: False
+    warn: Callable[[str], None] = lambda sentence: None
+
+
+def run(trial: Trial, surroundings: Surroundings | None = None) -> Result:
+    """Trains and evaluates one trial. A checkpoint of the same trial in the folder is taken up."""
+    result: Result = with_engine(trial, partial(_run, trial, surroundings or Surroundings()))
+    return result
+
+
+def load_bundle(trial: Trial, data_root: Path | None = None) -> DataBundle:
+    options = data.DataOptions(data_root, trial.image_size, trial.skip_bad)
+    return data.load(trial.data, seed=trial.seed, options=options)
+
+
+def build_model(trial: Trial, bundle: DataBundle) -> nn.Module:
+    """The C-class model under the seed, widened. The global random state is used, and left to the caller."""
+    torch.manual_seed(derived_seed(trial.seed, "model"))
+    model = models.build(trial.model, bundle.num_classes, bundle.input.shape, pretrained=trial.pretrained)
+    widen(model, trial.dummies, num_classes=bundle.num_classes, seed=trial.seed)
+    if trial.train.channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, samples: Samples, bundle: DataBundle, device: torch.device) -> dict[str, float]:
+    """The metrics of a model on samples, from all its C + C_d logits. The model is left in eval mode."""
+    model.eval()
+    with full_logits(model):
+        batches = evaluation_batches(samples, bundle.input, EVALUATION_BATCH)
+        logits = torch.cat([model(inputs.to(device)).float().cpu() for inputs in batches])
+    return classification_metrics(logits, samples.labels, bundle.num_classes)
+
+
+def _run(trial: Trial, surroundings: Surroundings, engine: Engine) -> Result:
+    with _threads_and_random_state(trial.threads):
+        bundle = load_bundle(trial, surroundings.data_root)
+        training = _Training(trial, bundle, engine, surroundings)
+        training.resume()
+        training.fit()
+        return training.result()
+
+
+@dataclass
+class _Progress:
+    """How far a trial has come: all of its state that is not in the model or the optimizer."""
+
+    epoch: int = 0
+    batch: int = 0
+    loss_sum: float = 0.0
+    seconds: float = 0.0
+    curves: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    best_accuracy: float = -1.0
+
+
+class _Training:
+    def __init__(self, trial: Trial, bundle: DataBundle, engine: Engine, surroundings: Surroundings) -> None:
+        self.trial, self.bundle, self.engine, self.surroundings = trial, bundle, engine, surroundings
+        spec = trial.train
+        self.objective = OBJECTIVES[trial.method](bundle.num_classes, spec.label_smoothing)
+        self.plain_model = build_model(trial, bundle)
+        self.model, self.optimizer = engine.setup(
+            self.plain_model, lambda model: make_optimizer(spec, model.parameters())
+        )
+        augment = spec.augment or bundle.augment
+        self.feed = Feed(
+            bundle.train, bundle.input, augment, spec.batch_size, trial.seed, engine.rank, engine.ranks,
+            surroundings.num_workers,
+        )  # fmt: skip
+        self.steps = spec.iterations or (spec.epochs or 0) * self.feed.steps_per_epoch
+        self.epochs = -(-self.steps // self.feed.steps_per_epoch)
+        self.progress = _Progress()
+        self.best_state: dict[str, Tensor] | None = None
+        self.last_saved = time.perf_counter()
+        torch.manual_seed(derived_seed(trial.seed, "dropout", engine.rank))
+
+    @property
+    def step(self) -> int:
+        return self.progress.epoch * self.feed.steps_per_epoch + self.progress.batch
+
+    def fit(self) -> None:
+        while self.progress.epoch < self.epochs:
+            started = time.perf_counter()
+            self._train_epoch()
+            self.progress.seconds += time.perf_counter() - started
+            self._end_epoch()
+
+    def _train_epoch(self) -> None:
+        self.model.train()
+        progress, spec = self.progress, self.trial.train
+        parameters = [parameter for parameter in self.plain_model.parameters() if parameter.requires_grad]
+        for batch in self.feed.epoch(progress.epoch, progress.batch):
+            if self.step >= self.steps:
+                break
+            if self.surroundings.stop():
+                self._save()
+                raise Interrupted
+            rate = learning_rate(spec, self.step, self.steps, self.feed.steps_per_epoch)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.zero_grad(set_to_none=True)
+            loss = self.objective.loss(self.model, self._on_device(batch))
+            self.engine.backward(loss)
+            if spec.clip_norm is not None:
+                nn.utils.clip_grad_norm_(parameters, spec.clip_norm)
+            self.optimizer.step()
+            value = loss.item()
+            if value != value or value in (float("inf"), float("-inf")):
+                raise Diverged(f"the loss became {value} at step {self.step + 1} with learning rate {rate:.3g}")
+            progress.loss_sum += value
+            progress.batch += 1
+            self._save_if_due()
+
+    def _end_epoch(self) -> None:
+        progress = self.progress
+        val = evaluate(self.model, self.bundle.val, self.bundle, self.engine.device)
+        rate = learning_rate(self.trial.train, self.step - 1, self.steps, self.feed.steps_per_epoch)
+        entry = {
+            "epoch": progress.epoch + 1,
+            "lr": rate,
+            "train_loss": progress.loss_sum / progress.batch,
+            **{f"val_{name}": value for name, value in val.items()},
+        }
+        progress.curves.append(entry)
+        progress.epoch, progress.batch, progress.loss_sum = progress.epoch + 1, 0, 0.0
+        if self.trial.select == "best-val" and val["accuracy"] > progress.best_accuracy:
+            progress.best_accuracy, progress.best_epoch = val["accuracy"], progress.epoch
+            self.best_state = {name: value.detach().clone() for name, value in self.plain_model.state_dict().items()}
+        self._write_curves([entry], "a")
+        self.surroundings.progress(entry, self.epochs)
+        self._save_if_due()
+
+    def result(self) -> Result:
+        if self.best_state is not None:
+            self.plain_model.load_state_dict(self.best_state)
+        state = self.plain_model.state_dict()
+        self._save(finished=True)
+        part = torch.arange(min(len(self.bundle.train), TRAIN_SAMPLES_EVALUATED))
+        measured = partial(evaluate, self.model, bundle=self.bundle, device=self.engine.device)
+        device, seconds = self.engine.device, self.progress.seconds
+        return Result(
+            trial=self.trial.id,
+            metrics=measured(self.bundle.test),
+            val=measured(self.bundle.val),
+            train=measured(self.bundle.train.subset(part)),
+            selected_epoch=self.progress.best_epoch or self.epochs,
+            curves=self.progress.curves,
+            probes={},
+            cost={
+                "seconds": seconds,
+                "seconds_per_step": seconds / self.steps,
+                "steps": self.steps,
+                "peak_memory": peak_memory(device),
+                "parameters": sum(parameter.numel() for parameter in self.plain_model.parameters()),
+            },
+            provenance={
+                **provenance(device, self.trial.threads),
+                "data": self.bundle.fingerprint,
+                "data_notes": self.bundle.notes,
+            },
+            weights_sha256=checkpoint.weights_sha256(state),
+        )
+
+    # Checkpoints.
+
+    @property
+    def _path(self) -> Path | None:
+        return None if self.surroundings.folder is None else self.surroundings.folder / "checkpoint.pt"
+
+    def _save_if_due(self) -> None:
+        if time.perf_counter() - self.last_saved >= self.surroundings.checkpoint_seconds:
+            self._save()
+
+    def _save(self, *, finished: bool = False) -> None:
+        """Everything that the rest of the trial depends on. A finished one keeps the selected weights alone."""
+        self.last_saved = time.perf_counter()
+        if self._path is None or self.engine.rank > 0:
+            return
+        state = {
+            "trial": self.trial.canonical(),
+            "num_classes": self.bundle.num_classes,
+            "model": self.plain_model.state_dict(),
+            "optimizer": None if finished else self.optimizer.state_dict(),
+            "progress": vars(self.progress),
+            "best_state": None if finished else self.best_state,
+            "random_state": torch.get_rng_state(),
+        }
+        checkpoint.save(self._path, state)
+
+    def resume(self) -> None:
+        """Takes up a checkpoint of this trial, if there is one. A damaged one is reported and the trial starts anew."""
+        self._write_curves([], "w")
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            state = checkpoint.load(self._path)
+        except ValueError as error:
+            self.surroundings.warn(f"{error}; the trial starts anew")
+            return
+        if state["trial"] != self.trial.canonical():
+            return
+        self.plain_model.load_state_dict(state["model"])
+        if state["optimizer"] is not None:
+            self.optimizer.load_state_dict(state["optimizer"])
+        self.progress = _Progress(**state["progress"])
+        self.best_state = state["best_state"]
+        torch.set_rng_state(state["random_state"])
+        self._write_curves(self.progress.curves, "w")
+
+    def _write_curves(self, entries: list[dict[str, float]], mode: str) -> None:
+        """One line of JSON for each epoch, to follow a trial while it runs."""
+        if self.surroundings.folder is None or self.engine.rank > 0:
+            return
+        path = self.surroundings.folder / "metrics.jsonl"
+        try:
+            with path.open(mode) as file:
+                file.writelines(json.dumps(entry) + "\n" for entry in entries)
+        except OSError as error:
+            raise WriteError(path, error) from None
+
+    def _on_device(self, batch: Batch) -> Batch:
+        inputs, targets = batch.inputs, batch.targets
+        if self.trial.train.channels_last:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        if self.engine.device.type == "cpu":
+            return batch if inputs is batch.inputs else Batch(inputs, targets)
+        return Batch(inputs.to(self.engine.device), targets.to(self.engine.device))
+
+
+@contextmanager
+def _threads_and_random_state(threads: int) -> Any:
+    """The trial's number of threads, and a global generator whose state of before comes back afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.random.fork_rng(enabled=True):
+            yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,38 @@
+"""Models that a trial has saved, to use again."""
+
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from durm.data.bundle import DataBundle
+from durm.errors import InputError
+from durm.training import checkpoint
+from durm.training.loop import build_model, evaluate, load_bundle
+from durm.training.trial import Trial
+
+
+def load_model(path: Path, data_root: Path | None = None) -> tuple[nn.Module, Trial, DataBundle]:
+    """The model in a checkpoint, widened and in eval mode, with its trial and its data."""
+    state = checkpoint.load(path)
+    trial = Trial.model_validate(json.loads(state["trial"]))
+    bundle = load_bundle(trial, data_root)
+    with torch.random.fork_rng():
+        model = build_model(trial.model_copy(update={"pretrained": False}), bundle)
+    model.load_state_dict(state["model"])
+    return model.eval(), trial, bundle
+
+
+def evaluate_checkpoint(path: Path, *, data: str | None = None, data_root: Path | None = None) -> dict[str, float]:
+    """The metrics on the test part of the data that the model was trained on, or of other data of the same format."""
+    model, trial, bundle = load_model(path, data_root)
+    if data is None:
+        return evaluate(model, bundle.test, bundle, torch.device("cpu"))
+    other = load_bundle(trial.model_copy(update={"data": data}), data_root)
+    if (other.num_classes, other.input.shape) != (bundle.num_classes, bundle.input.shape):
+        raise InputError(
+            f"--data {data!r} has {other.num_classes} classes and samples of shape {other.input.shape}; the model was "
+            f"trained on {bundle.num_classes} classes and samples of shape {bundle.input.shape}"
+        )
+    return evaluate(model, other.test, bundle, torch.device("cpu"))

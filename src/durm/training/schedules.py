@@ -1,0 +1,41 @@
+"""Learning rates and optimizers. A schedule is a function of the step alone, so a resumed run needs no state for it."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from durm.training.trial import TrainSpec
+
+
+def learning_rate(spec: TrainSpec, step: int, total: int, steps_per_epoch: int) -> float:
+    """The learning rate of optimizer step `step`, counted from 0, of `total` steps.
+
+    Over the first w = warmup steps it is lr (step + 1) / w. Then, with t of T the share of the remaining steps done,
+
+        constant  lr
+        step      lr gamma^(epochs done // step_epochs)
+        cosine    min_lr + (lr - min_lr) (1 + cos(pi t / T)) / 2
+        poly      min_lr + (lr - min_lr) (1 - t / T)^power
+    """
+    if step < spec.warmup:
+        return spec.lr * (step + 1) / spec.warmup
+    done = (step - spec.warmup) / max(1, total - spec.warmup)
+    if spec.schedule == "constant":
+        return spec.lr
+    if spec.schedule == "step":
+        return spec.lr * math.pow(spec.gamma, step // steps_per_epoch // spec.step_epochs)
+    if spec.schedule == "cosine":
+        return spec.min_lr + (spec.lr - spec.min_lr) * (1 + math.cos(math.pi * done)) / 2
+    return spec.min_lr + (spec.lr - spec.min_lr) * math.pow(1 - done, spec.power)
+
+
+def make_optimizer(spec: TrainSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    if spec.optimizer == "sgd":
+        return torch.optim.SGD(
+            trained, spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, nesterov=spec.nesterov
+        )
+    kind = torch.optim.AdamW if spec.optimizer == "adamw" else torch.optim.Adam
+    return kind(trained, spec.lr, betas=spec.betas, weight_decay=spec.weight_decay)

@@ -1,0 +1,116 @@
+"""A trial: the whole description of one run, validated, hashable, and nothing that does not bear on its numbers."""
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[int, Field(gt=0)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Strict(BaseModel):
+    """A model that cannot be changed and that takes no key it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class TrainSpec(Strict):
+    """How a model is trained.
+
+    Attributes:
+        epochs: passes over the training data; or give `iterations`.
+        iterations: optimizer steps, instead of epochs.
+        batch_size: samples in a step. A last batch that is not full is dropped, unless it is the only one.
+        lr: the learning rate after the warm-up.
+        optimizer: sgd, adam or adamw.
+        momentum: of SGD.
+        nesterov: whether SGD's momentum is Nesterov's.
+        betas: of Adam and AdamW.
+        weight_decay: L2 for SGD and Adam, decoupled for AdamW.
+        schedule: constant, step, cosine or poly, over the steps after the warm-up.
+        warmup: steps over which the learning rate rises linearly to `lr`.
+        min_lr: where cosine and poly end.
+        step_epochs: epochs after which `step` multiplies the learning rate by `gamma`.
+        gamma: the factor of `step`.
+        power: of `poly`.
+        label_smoothing: over the real classes.
+        clip_norm: the largest norm of the gradient; null clips nothing.
+        channels_last: the memory format of images and convolutions.
+        augment: none, flip, crop-flip; null is what suits the data set.
+    """
+
+    epochs: Positive | None = None
+    iterations: Positive | None = None
+    batch_size: Positive = 64
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.05
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    nesterov: bool = False
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
+    weight_decay: NotNegative = 5e-4
+    schedule: Literal["constant", "step", "cosine", "poly"] = "cosine"
+    warmup: Annotated[int, Field(ge=0)] = 0
+    min_lr: NotNegative = 0.0
+    step_epochs: Positive = 30
+    gamma: Annotated[float, Field(gt=0, le=1)] = 0.1
+    power: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.9
+    label_smoothing: Annotated[float, Field(ge=0, le=1)] = 0.0
+    clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    channels_last: bool = False
+    augment: Literal["none", "flip", "crop-flip"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _length(cls, values: Any) -> Any:
+        """20 epochs where nothing is said, so that naming `iterations` alone is enough."""
+        if isinstance(values, dict) and values.get("epochs") is None and values.get("iterations") is None:
+            return {**values, "epochs": 20}
+        return values
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "TrainSpec":
+        if self.epochs is not None and self.iterations is not None:
+            raise ValueError("epochs and iterations exclude each other: give one of them")
+        return self
+
+
+class Trial(Strict):
+    """One run: a setting (data, model, method), an arm (its name, its dummies, its way of training) and a seed.
+
+    `threads` is part of it, because the number of threads changes the order of sums and with it the last bits.
+    """
+
+    data: str
+    model: str
+    method: str = "erm"
+    arm: str = "erm"
+    dummies: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0)] = 0
+    train: TrainSpec = Field(default_factory=TrainSpec)
+    pretrained: bool = False
+    image_size: Positive | None = None
+    skip_bad: bool = False
+    select: Literal["last", "best-val"] = "last"
+    probes: tuple[str, ...] = ()
+    device: str = "cpu"
+    devices: Positive = 1
+    precision: Literal["32", "bf16-mixed", "16-mixed", "bf16-true", "64"] = "32"
+    threads: Positive = 1
+
+    def canonical(self) -> str:
+        """The one JSON text of this trial."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def id(self) -> str:
+        return hashlib.sha256(self.canonical().encode()).hexdigest()[:8]
+
+    @property
+    def folder_name(self) -> str:
+        """Readable first, then the hash: `digits-cnn-erm-durm-2-seed3-0123abcd`."""
+        words = "-".join([self.data.rsplit("/", 1)[-1], self.model, self.method, self.arm, f"seed{self.seed}"])
+        readable = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in words)
+        return f"{readable[:80]}-{self.id}"
