@@ -49,6 +49,7 @@ Augment = Annotated[
 ]
 Select = Annotated[str, typer.Option(help="The weights that count: last or best-val.", rich_help_panel=_TRAINING)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps or auto.", rich_help_panel=_RUNNING)]
+Devices = Annotated[int, typer.Option(help="How many of them train one model.", rich_help_panel=_RUNNING)]
 Precision = Annotated[str, typer.Option(help="32, bf16-mixed, 16-mixed, bf16-true or 64.", rich_help_panel=_RUNNING)]
 Workers = Annotated[
     int | None,

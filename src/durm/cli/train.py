@@ -31,6 +31,7 @@ def train(
     augment: options.Augment = None,
     select: options.Select = "last",
     device: options.Device = "cpu",
+    devices: options.Devices = 1,
     precision: options.Precision = "32",
     out: options.Out = None,
     quiet: options.Quiet = False,
@@ -68,6 +69,7 @@ def train(
             "skip_bad": skip_bad,
             "select": select,
             "device": options.resolve_device(device),
+            "devices": devices,
             "precision": precision,
         }
     )

@@ -56,7 +56,7 @@ class InputFormat:
     std: Tensor
 
     def normalise(self, raw: Tensor) -> Tensor:
-        return (raw.float() - self.mean.to(raw.device)) / self.std.to(raw.device)
+        return raw.float().sub(self.mean.to(raw.device)).div_(self.std.to(raw.device))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from durm.study.spec import Study
 
 
 def check_study(study: Study, data_root: Path | None) -> None:
-    """Loads the data and builds the model of every setting once, widened as its arms ask.
+    """Loads the data and builds the model of every setting once, widened as the arm with most dummies asks.
 
     Raises:
         InputError: for an unknown name, data that cannot be read, a model that does not fit the data.
@@ -17,7 +17,8 @@ def check_study(study: Study, data_root: Path | None) -> None:
     from durm.objectives import OBJECTIVES
     from durm.training.loop import build_model, load_bundle
 
-    for trial in {(t.data, t.model, t.method, t.arm): t for t in study.trials()}.values():
+    trials = sorted(study.trials(), key=lambda trial: trial.dummies)
+    for trial in {(trial.data, trial.model, trial.method): trial for trial in trials}.values():
         OBJECTIVES[trial.method]
         bundle = load_bundle(trial, data_root)
         with torch.random.fork_rng():

@@ -55,10 +55,12 @@ def run_study(store: Store, execution: Execution, on_event: Callable[[Event], No
     pending = [trial for trial in trials if not store.is_done(trial)]
     store.forget_errors()
     interrupted = bool(pending) and _run_in_processes(store, pending, execution, on_event)
-    errors = {trial.folder_name: store.error(trial) for trial in pending if not store.is_done(trial)}
+    left = [trial for trial in pending if not store.is_done(trial)]
+    unknown = None if interrupted else "it was not run, because the worker processes died"
+    reasons = {trial.folder_name: store.error(trial) or unknown for trial in left}
     return Outcome(
         done=[trial for trial in trials if store.is_done(trial)],
-        failed={name: error for name, error in errors.items() if error is not None},
+        failed={name: reason for name, reason in reasons.items() if reason is not None},
         interrupted=interrupted,
     )
 
@@ -72,7 +74,7 @@ def _run_in_processes(
 
     def start(index: int) -> None:
         ours, theirs = context.Pipe()
-        process = context.Process(target=_worker, args=(index, store, pending, execution, theirs), daemon=True)
+        process = context.Process(target=_worker, args=(index, store, pending, execution, theirs))
         process.start()
         theirs.close()
         workers[ours] = _Worker(index, process)

@@ -68,6 +68,7 @@ class Study(Strict):
     skip_bad: bool = False
     select: Literal["last", "best-val"] = "last"
     device: str = "cpu"
+    devices: Positive = 1
     precision: Literal["32", "bf16-mixed", "16-mixed", "bf16-true", "64"] = "32"
     threads: Positive = 1
 
@@ -119,7 +120,7 @@ class Study(Strict):
         train = {**self.train.model_dump(exclude_unset=True), **overrides}
         if "iterations" in overrides or "epochs" in overrides:  # an override of one length replaces the other
             train = {k: v for k, v in train.items() if k not in ("epochs", "iterations") or k in overrides}
-        shared = {"pretrained", "image_size", "skip_bad", "select", "device", "precision", "threads"}
+        shared = {"pretrained", "image_size", "skip_bad", "select", "device", "devices", "precision", "threads"}
         return Trial(
             data=data,
             model=model,

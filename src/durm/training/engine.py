@@ -3,12 +3,14 @@
 Fabric's wrapper costs a fifth of a 1 ms step and its import takes seconds, so the common small case does without it.
 """
 
+import os
+import socket
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
 
 from durm import _torchvision as _torchvision  # before lightning, which imports torchvision
 from durm.errors import InputError
@@ -60,17 +62,24 @@ class Fabric:
 
 def with_engine(trial: Trial, work: Callable[[Engine], Any]) -> Any:
     """Calls `work` with the engine that the trial asks for, in one process for each device; gives what rank 0 gives."""
-    if trial.device == "cpu" and trial.devices == 1 and trial.precision == "32":
+    if trial.device == "cpu" and trial.precision == "16-mixed":  # Fabric would quietly take bf16-mixed
+        raise InputError("device 'cpu' with precision '16-mixed' cannot be used: half precision needs a GPU")
+    if trial.devices > 1:
+        return _in_processes(trial, work)
+    if trial.device == "cpu" and trial.precision == "32":
         return work(Plain())
+    return work(Fabric(_make_fabric(trial)))
+
+
+def _make_fabric(trial: Trial) -> Any:
     import lightning
 
     accelerator, _, index = trial.device.partition(":")
-    devices: int | list[int] = [int(index)] if index else trial.devices
     try:
-        fabric = lightning.Fabric(
+        return lightning.Fabric(
             accelerator=accelerator,
-            devices=devices,
-            strategy="ddp_spawn" if trial.devices > 1 else "auto",
+            devices=[int(index)] if index else trial.devices,
+            strategy="ddp" if trial.devices > 1 else "auto",
             precision=trial.precision,
         )
     except (RuntimeError, ValueError, lightning.fabric.utilities.exceptions.MisconfigurationException) as error:
@@ -78,10 +87,35 @@ def with_engine(trial: Trial, work: Callable[[Engine], Any]) -> Any:
         raise InputError(
             f"device {trial.device!r} with precision {trial.precision!r} cannot be used: {reason}"
         ) from None
-    if trial.devices > 1:
-        return fabric.launch(partial(_in_process, work=work))
-    return work(Fabric(fabric))
 
 
-def _in_process(fabric: Any, work: Callable[[Engine], Any]) -> Any:
-    return work(Fabric(fabric))
+def _in_processes(trial: Trial, work: Callable[[Engine], Any]) -> Any:
+    """One process for each device, started as torchrun starts them, which Fabric recognises.
+
+    Fabric's own launcher imports lightning in the new process before `durm._torchvision` could be.
+    """
+    results = torch.multiprocessing.get_context("spawn").SimpleQueue()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    spawn(_process, (trial, work, port, results), nprocs=trial.devices)
+    return results.get()
+
+
+def _process(rank: int, trial: Trial, work: Callable[[Engine], Any], port: int, results: Any) -> None:
+    os.environ |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(trial.devices),
+        "LOCAL_WORLD_SIZE": str(trial.devices),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "GROUP_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "durm",
+    }
+    fabric = _make_fabric(trial)
+    fabric.launch()
+    result = work(Fabric(fabric))
+    if rank == 0:
+        results.put(result)
+    torch.distributed.destroy_process_group()

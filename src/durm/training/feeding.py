@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -35,19 +36,19 @@ class Augmentation:
         random = generator(seed, "augment", epoch)
         reach = 2 * (side // 8) + 1 if self.kind == "crop-flip" else 1
         offsets = torch.randint(reach, (samples, 2), generator=random)
-        return torch.cat([offsets, torch.randint(2, (samples, 1), generator=random)], 1)
+        flips = torch.randint(2, (samples, 1), generator=random)
+        return torch.cat([offsets, flips], 1)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
         """Images of shape (B, channels, height, width) under their draws, of shape (B, 3)."""
         height, width = images.shape[-2:]
+        top, left, flip = draws.to(images.device).unbind(1)
         pad = width // 8 if self.kind == "crop-flip" else 0
-        padded = torch.nn.functional.pad(images, (pad, pad, pad, pad)) if pad else images
-        draws = draws.to(images.device)
-        columns = torch.arange(width, device=images.device)
-        columns = torch.where(draws[:, 2:] == 1, width - 1 - columns, columns) + draws[:, 1:2]
-        rows = torch.arange(height, device=images.device) + draws[:, :1]
-        which = torch.arange(len(images), device=images.device)[:, None, None]
-        return padded.permute(0, 2, 3, 1)[which, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+        windows = F.pad(images, (pad, pad, pad, pad)).unfold(2, height, 1).unfold(3, width, 1)
+        cropped = windows[torch.arange(len(images), device=images.device), :, top, left]
+        flipped = flip.nonzero().flatten()
+        cropped[flipped] = cropped[flipped].flip(-1)
+        return cropped
 
 
 class Feed:

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,13 @@ class Diverged(ArithmeticError):
     """The loss is no longer a number."""
 
 
+def _ignore(*_: object) -> None: ...
+
+
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """What a run needs beside its trial, and what does not change its numbers.
@@ -62,14 +69,20 @@ class Surroundings:
     data_root: Path | None = None
     checkpoint_seconds: float = 30.0
     num_workers: int = 0
-    progress: Callable[[dict[str, float], int], None] = lambda entry, epochs: None
-    stop: Callable[[], bool] = lambda: False
-    warn: Callable[[str], None] = lambda sentence: None
+    progress: Callable[[dict[str, float], int], None] = _ignore
+    stop: Callable[[], bool] = _never
+    warn: Callable[[str], None] = _ignore
 
 
 def run(trial: Trial, surroundings: Surroundings | None = None) -> Result:
-    """Trains and evaluates one trial. A checkpoint of the same trial in the folder is taken up."""
-    result: Result = with_engine(trial, partial(_run, trial, surroundings or Surroundings()))
+    """Trains and evaluates one trial. A checkpoint of the same trial in the folder is taken up.
+
+    With several devices the work is done in processes of its own, which cannot call back: there is no progress then.
+    """
+    surroundings = surroundings or Surroundings()
+    if trial.devices > 1:
+        surroundings = replace(surroundings, progress=_ignore, stop=_never, warn=_ignore)
+    result: Result = with_engine(trial, partial(_run, trial, surroundings))
     return result
 
 
@@ -212,7 +225,6 @@ class _Training:
             train=measured(self.bundle.train.subset(part)),
             selected_epoch=self.progress.best_epoch or self.epochs,
             curves=self.progress.curves,
-            probes={},
             cost={
                 "seconds": seconds,
                 "seconds_per_step": seconds / self.steps,

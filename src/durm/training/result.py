@@ -23,7 +23,6 @@ class Result(BaseModel):
         train: the same of the training set without augmentation (of the first 10,000 samples, if there are more).
         selected_epoch: the epoch, counted from 1, after which the weights were taken.
         curves: one entry for each epoch.
-        probes: what the probes found.
         cost: seconds of training, seconds per step, steps, peak memory in bytes, parameters.
         provenance: versions, device, threads, commit, and a fingerprint of the data.
         weights_sha256: a hash of the selected weights, dummies included.
@@ -35,7 +34,6 @@ class Result(BaseModel):
     train: dict[str, float]
     selected_epoch: int
     curves: list[dict[str, float]]
-    probes: dict[str, Any]
     cost: dict[str, float]
     provenance: dict[str, Any]
     weights_sha256: str

@@ -94,7 +94,6 @@ class Trial(Strict):
     image_size: Positive | None = None
     skip_bad: bool = False
     select: Literal["last", "best-val"] = "last"
-    probes: tuple[str, ...] = ()
     device: str = "cpu"
     devices: Positive = 1
     precision: Literal["32", "bf16-mixed", "16-mixed", "bf16-true", "64"] = "32"

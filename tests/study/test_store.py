@@ -1,0 +1,141 @@
+"""The store: specs that may be added to, results that are whole or absent, locks that go with their holder."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from durm._files import WriteError, write_whole
+from durm.errors import InputError
+from durm.study.spec import Study, make_study
+from durm.study.status import trial_states
+from durm.study.store import Store
+
+SMALL = {"name": "small", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 1}}
+
+
+def small(**changes: object) -> Study:
+    return make_study({**SMALL, **changes})
+
+
+def test_the_same_study_is_taken_up_and_arms_and_seeds_may_be_added(tmp_path: Path) -> None:
+    Store.create(tmp_path, small())
+    Store.create(tmp_path, small())
+    Store.create(tmp_path, small(seeds=5))
+    Store.create(tmp_path, small(seeds=5, dummies=[0, 2, 3]))
+    assert len(Store.open(tmp_path).study.trials()) == 15
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"train": {"epochs": 2}}, "train.epochs was 1 and is now 2"),
+        ({"train": {"epochs": 1, "lr": 0.5}}, "train.lr was 0.05 and is now 0.5"),
+        ({"model": "mlp"}, 'model was ["cnn"] and is now ["mlp"]'),
+        ({"seeds": 1}, "seeds was [0, 1] and is now [0]"),
+        ({"dummies": [2, 0]}, "arms was"),
+        ({"dummies": [0, 3]}, "arms was"),
+        ({"select": "best-val"}, 'select was "last" and is now "best-val"'),
+    ],
+)
+def test_a_study_that_differs_is_refused_with_the_difference(changes: dict, difference: str, tmp_path: Path) -> None:
+    store = Store.create(tmp_path, small())
+    before = (tmp_path / "study.yaml").read_text()
+    with pytest.raises(InputError) as caught:
+        Store.create(tmp_path, small(**changes))
+    assert difference in str(caught.value)
+    assert "Only arms and seeds can be added" in str(caught.value)
+    assert (store.folder / "study.yaml").read_text() == before
+
+
+def test_a_result_is_there_once_it_is_kept(tmp_path: Path) -> None:
+    store = Store.create(tmp_path, small())
+    trial = store.study.trials()[0]
+    assert store.result(trial) is None
+    store.begin(trial)
+    assert not store.is_done(trial)
+    store.keep(trial, '{"metrics": {"accuracy": 97.0}}')
+    assert store.is_done(trial)
+    assert store.result(trial) == {"metrics": {"accuracy": 97.0}}
+    described = json.loads((store.trial_folder(trial) / "trial.json").read_text())
+    assert (described["arm"], described["seed"]) == ("erm", 0)
+
+
+def test_a_lock_is_one_process_s_and_goes_when_it_dies(tmp_path: Path) -> None:
+    store = Store.create(tmp_path, small())
+    trial = store.study.trials()[0]
+    code = (
+        "import sys, time; from pathlib import Path; from durm.study.store import Store\n"
+        f"store = Store.open(Path({str(tmp_path)!r}))\n"
+        "with store.lock(store.study.trials()[0]) as ours: print(ours, flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        with store.lock(trial) as ours:
+            assert not ours
+        store.begin(trial)
+        assert trial_states(store)[0].state == "running"
+        other.kill()
+    with store.lock(trial) as ours:
+        assert ours
+    assert trial_states(store)[0].state == "cut off"
+
+
+def test_states(tmp_path: Path) -> None:
+    store = Store.create(tmp_path, small())
+    done, failed, cut_off, _ = store.study.trials()
+    store.begin(done)
+    store.keep(done, "{}")
+    store.begin(failed)
+    store.fail(failed, "it broke")
+    store.begin(cut_off)
+    assert [row.state for row in trial_states(store)] == ["done", "failed", "cut off", "waiting"]
+    assert trial_states(store)[1].reason == "it broke"
+
+
+def test_a_thousand_trials_open_and_list_in_two_seconds(tmp_path: Path) -> None:
+    store = Store.create(tmp_path, make_study({"dummies": [0, 1, 2, 3], "seeds": 250}))
+    filler = json.dumps({"metrics": {}, "curves": [{"epoch": n, "val_accuracy": 97.123456} for n in range(100)]})
+    for trial in store.study.trials():
+        store.trial_folder(trial).mkdir(parents=True)
+        (store.trial_folder(trial) / "trial.json").write_text("{}")
+        (store.trial_folder(trial) / "result.json").write_text(filler)
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        command = [sys.executable, "-m", "durm", "status", str(tmp_path)]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        times.append(time.perf_counter() - started)
+    assert "1000" in output
+    assert min(times) < 2
+
+
+# Disks that fill up.
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_whole(path, b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(WriteError, match=r"cannot write .*result.json: File too large"):
+            write_whole(path, b"x" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_a_folder_under_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match="cannot write .*Not a directory"):
+        Store.create(tmp_path / "file" / "study", small())
+    with pytest.raises(InputError, match="is a file; expected a folder"):
+        Store.create(tmp_path / "file", small())
