@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -55,11 +56,12 @@ def test_a_second_run_trains_nothing(uninterrupted: Path) -> None:
     assert changed <= {"study.yaml", ".lock"}
 
 
-def test_killed_ten_times_it_ends_with_the_same_numbers(uninterrupted: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed_again_and_again_it_ends_with_the_same_numbers(times: int, uninterrupted: Path, tmp_path: Path) -> None:
     """SIGKILL at random moments, to the parent alone: its workers must notice and end."""
     dice = random.Random(0)
     resumed = 0
-    for _ in range(10):
+    for _ in range(times):
         process = start(tmp_path)
         assert process.stdout is not None
         for line in process.stdout:  # wait until trials run, then kill within the next second
@@ -70,7 +72,7 @@ def test_killed_ten_times_it_ends_with_the_same_numbers(uninterrupted: Path, tmp
         process.kill()
         process.wait()
         process.stdout.close()
-    assert resumed >= 5  # otherwise the test would prove nothing
+    assert resumed >= times / 2  # otherwise the test would prove nothing
     process = start(tmp_path)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
@@ -127,7 +129,8 @@ def test_a_failing_trial_does_not_take_the_rest_with_it(tmp_path: Path) -> None:
     outcome = run_study(store, Execution(workers=2), events.append)
     assert {trial.arm for trial in outcome.done} == {"erm"}
     assert len(outcome.done) == len(outcome.failed) == 2
-    assert all("the loss became" in reason and "learning rate 1e+20" in reason for reason in outcome.failed.values())
+    for reason in outcome.failed.values():
+        assert re.fullmatch(r"the loss became (nan|inf) at step \d+ with learning rate \d.*e\+(19|20)", reason)
     assert Counter(event["kind"] for event in events)["failed"] == 2
 
 

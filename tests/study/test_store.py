@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
 
 def test_a_folder_under_a_file_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(WriteError, match="cannot write .*Not a directory"):
+    with pytest.raises(WriteError, match=r"cannot write .*Not a directory"):
         Store.create(tmp_path / "file" / "study", small())
     with pytest.raises(InputError, match="is a file; expected a folder"):
         Store.create(tmp_path / "file", small())
