@@ -9,8 +9,8 @@ REQUIREMENTS := pyproject.toml constraints.txt
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: .venv/.bench  ## train a DuRM classifier on the embedded digits data
-	$(BIN)/python examples/train_durm.py
+demo: .venv/.bench  ## a small paired study on the embedded digits data
+	$(BIN)/durm run examples/digits.yaml
 
 test: .venv/.dev  ## the test suite
 	$(BIN)/python -m pytest -n 2 -m "not slow"
