@@ -28,10 +28,13 @@ format: .venv/.dev  ## let ruff rewrite
 	$(BIN)/ruff format .
 
 docs: .venv/.dev  ## the documentation, into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: .venv/.dev  ## the speed measurements, into results/
 	$(BIN)/python benchmarks/overhead.py --out results/overhead.json
+	$(BIN)/python benchmarks/loop.py --out results/loop.json
+	$(BIN)/python benchmarks/input.py --out results/input.json
+	$(BIN)/python benchmarks/study.py --out results/study.json
 
 clean:  ## remove what the targets made
 	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis

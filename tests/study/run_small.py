@@ -7,7 +7,7 @@ from durm.study.executor import Execution, run_study
 from durm.study.spec import make_study
 from durm.study.store import Store
 
-STUDY = {"name": "small", "model": "mlp", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 40, "batch_size": 16}}
+STUDY = {"name": "small", "model": "mlp", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 15, "batch_size": 16}}
 
 if __name__ == "__main__":
     store = Store.create(Path(sys.argv[1]), make_study(STUDY))

@@ -10,8 +10,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -61,7 +61,7 @@ def run_study(store: Store, execution: Execution, on_event: Callable[[Event], No
     return Outcome(
         done=[trial for trial in trials if store.is_done(trial)],
         failed={name: reason for name, reason in reasons.items() if reason is not None},
-        interrupted=interrupted,
+        interrupted=interrupted and bool(left),
     )
 
 
@@ -71,17 +71,15 @@ def _run_in_processes(
     """Whether it was interrupted."""
     context = multiprocessing.get_context("spawn")
     workers: dict[Connection, _Worker] = {}
+    stopping = False
 
     def start(index: int) -> None:
         ours, theirs = context.Pipe()
         process = context.Process(target=_worker, args=(index, store, pending, execution, theirs))
-        process.start()
+        with _on_interrupt(signal.SIG_IGN):  # which the process inherits: the parent says what Ctrl-C means
+            process.start()
         theirs.close()
         workers[ours] = _Worker(index, process)
-
-    stopping = False
-    before = signal.getsignal(signal.SIGINT)
-    in_main_thread = threading.current_thread() is threading.main_thread()
 
     def stop(number: int, frame: object) -> None:
         nonlocal stopping
@@ -92,9 +90,7 @@ def _run_in_processes(
         for connection in workers:
             _send(connection, "stop")
 
-    if in_main_thread:
-        signal.signal(signal.SIGINT, stop)
-    try:
+    with _on_interrupt(stop), _killed_at_the_end(workers):
         for index in range(min(execution.workers, len(pending))):
             start(index)
         while workers:
@@ -113,12 +109,30 @@ def _run_in_processes(
                     continue
                 worker.follow(event, pending)
                 on_event(event)
+    return stopping
+
+
+@contextmanager
+def _killed_at_the_end(workers: "dict[Connection, _Worker]") -> Iterator[None]:
+    """Workers that are left when something goes wrong here do not stay behind."""
+    try:
+        yield
     finally:
-        if in_main_thread:
-            signal.signal(signal.SIGINT, before)
         for worker in workers.values():
             worker.process.kill()
-    return stopping
+
+
+@contextmanager
+def _on_interrupt(handler: Any) -> Iterator[None]:
+    """What happens on Ctrl-C within the context. Only the main thread can say that; elsewhere nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @dataclass
@@ -137,7 +151,6 @@ class _Worker:
 
 def _worker(index: int, store: Store, pending: list[Trial], execution: Execution, connection: Connection) -> None:
     """The life of a worker process. It ends when the trials do, or when its parent does: then the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent says what to do
     if any(trial.device == "cuda" for trial in pending):
         os.environ["CUDA_VISIBLE_DEVICES"] = _visible_device(index)
     stopping = threading.Event()
