@@ -60,8 +60,19 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
             sys.exit(0)
-        _complain(" ".join(error.format_message().split()), 2)
+        _complain(" ".join(_with_value(error).split()), 2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _with_value(error: Any) -> str:
+    """The message, with the value of the flag that it is about, which typer leaves out."""
+    message: str = error.format_message()
+    arguments = sys.argv[1:]
+    for flag in getattr(getattr(error, "param", None), "opts", ()):
+        if flag in arguments[:-1]:
+            value = arguments[arguments.index(flag) + 1]
+            return message if repr(value) in message else f"{flag} {value!r}: {message.partition(': ')[2]}"
+    return message
 
 
 def _complain(message: str, code: int) -> None:

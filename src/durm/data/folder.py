@@ -1,7 +1,6 @@
 """Images of one's own: a folder for each class, in any format that Pillow reads."""
 
 import os
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -67,7 +66,10 @@ def decode(path: Path, size: int) -> Tensor:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path) as file:
+            image: Image.Image = file
+            if image.mode.startswith("I;16"):  # of 16 bits the upper eight; Pillow would clip them at 255
+                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
             picture = image.convert("RGB")
             if picture.size != (size, size):
                 picture = ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)
@@ -86,27 +88,33 @@ class _Read:
 @lru_cache(maxsize=2)
 def _read(root: Path, image_size: int | None, skip_bad: bool, memory_limit: int) -> _Read:
     """Everything about the folder that does not depend on the seed. Kept: every trial of a study asks for it."""
-    paths, classes = _scan(root)
-    sizes = _sizes(root, [path for part in paths.values() for path, _ in part], skip_bad)
+    members, classes = _scan(root)
+    paths = [path for part in members.values() for path, _ in part]
+    sizes = _sizes(paths)
     size = image_size or _common_size(sizes)
     in_memory = len(sizes) * 3 * size * size <= memory_limit
-    parts, bad = {}, [path for part in paths.values() for path, _ in part if path not in sizes]
-    for name, members in paths.items():
-        good = [(path, label) for path, label in members if path in sizes]
-        inputs: Tensor | Files
-        if in_memory or skip_bad:
-            decoded, broken = _decode_all([path for path, _ in good], size, keep=in_memory)
-            bad += broken
-            good = [(path, label) for path, label in good if path not in broken]
-            inputs = torch.stack(decoded) if in_memory else ImageFiles([path for path, _ in good], size)
-        else:
-            inputs = ImageFiles([path for path, _ in good], size)
-        parts[name] = Samples(inputs, torch.tensor([label for _, label in good]))
+    decoded = _decode_all(list(sizes), size, keep=in_memory) if in_memory or skip_bad else dict.fromkeys(sizes)
+    bad = [path for path in paths if path not in decoded]
     if bad and not skip_bad:
-        raise InputError(_bad_files(root, bad))
-    notes = [f"{len(sizes)} images of {size} × {size} pixels, {'in memory' if in_memory else 'read from disk'}"]
+        raise InputError(
+            f"data 'folder:{root}': {_files(len(bad))} cannot be read as images: {_some(root, bad)}; "
+            "remove them, or leave them out with --skip-bad"
+        )
+    parts = {}
+    for name, part in members.items():
+        good = [(path, label) for path, label in part if path in decoded]
+        if not good:
+            raise InputError(f"data 'folder:{root}' has no image in its {name} part that can be read")
+        images = [decoded[path] for path, _ in good]
+        inputs = (
+            torch.stack([image for image in images if image is not None])
+            if in_memory
+            else ImageFiles([path for path, _ in good], size)
+        )
+        parts[name] = Samples(inputs, torch.tensor([label for _, label in good]))
+    notes = [f"{len(decoded)} images of {size} × {size} pixels, {'in memory' if in_memory else 'read from disk'}"]
     if bad:
-        notes.append(f"{len(bad)} files that cannot be read as images were left out")
+        notes.append(f"{_files(len(bad))} that cannot be read as images were left out")
     _check_classes(root, parts, classes)
     return _Read(parts, classes, notes)
 
@@ -120,6 +128,8 @@ def _scan(root: Path) -> tuple[dict[str, list[tuple[Path, int]]], list[str]]:
         raise InputError(f"{where} is a file; expected a folder that has a folder for each class")
     folders = _folders(root)
     tops = {name: root / name for name in ("train", "val", "test") if root / name in folders}
+    if tops and len(tops) == len(folders) and "train" not in tops:
+        raise InputError(f"{where} has no train/ beside {' and '.join(f'{name}/' for name in tops)}")
     tops = tops if "train" in tops else {"train": root}
     classes = sorted({folder.name for top in tops.values() for folder in _folders(top)})
     if not classes:
@@ -128,7 +138,7 @@ def _scan(root: Path) -> tuple[dict[str, list[tuple[Path, int]]], list[str]]:
         part: [
             (path, classes.index(folder.name))
             for folder in _folders(top)
-            for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+            for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path, folder))
         ]
         for part, top in tops.items()
     }
@@ -138,11 +148,15 @@ def _scan(root: Path) -> tuple[dict[str, list[tuple[Path, int]]], list[str]]:
     return parts, classes
 
 
+def _hidden(path: Path, root: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
 def _folders(root: Path) -> list[Path]:
     return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _sizes(root: Path, paths: list[Path], skip_bad: bool) -> dict[Path, tuple[int, int]]:
+def _sizes(paths: list[Path]) -> dict[Path, tuple[int, int]]:
     """Width and height of each image, from its header; files that are no images are missing."""
     from PIL import Image
 
@@ -155,33 +169,32 @@ def _sizes(root: Path, paths: list[Path], skip_bad: bool) -> dict[Path, tuple[in
             return None
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(paths, pool.map(size, paths), strict=True))
-    good = {path: wh for path, wh in found.items() if wh is not None}
-    if not good or (len(good) < len(found) and not skip_bad):
-        raise InputError(_bad_files(root, [path for path in found if path not in good]))
-    return good
+        found = zip(paths, pool.map(size, paths), strict=True)
+        return {path: size for path, size in found if size is not None}
 
 
 def _common_size(sizes: dict[Path, tuple[int, int]]) -> int:
-    (width, height), count = Counter(sizes.values()).most_common(1)[0]
-    same = count == len(sizes) and width == height <= LARGEST_KEPT
-    return width if same else LARGEST_KEPT
+    distinct = set(sizes.values())
+    if len(distinct) == 1:
+        ((width, height),) = distinct
+        if width == height <= LARGEST_KEPT:
+            return width
+    return LARGEST_KEPT
 
 
-def _decode_all(paths: list[Path], size: int, keep: bool) -> tuple[list[Tensor], list[Path]]:
-    """The decoded images, and the files that could not be decoded."""
+def _decode_all(paths: list[Path], size: int, keep: bool) -> dict[Path, Tensor | None]:
+    """The images that can be decoded: with their pixels, or without where these are not to be kept in memory."""
 
-    def attempt(path: Path) -> Tensor | None:
+    def attempt(path: Path) -> tuple[bool, Tensor | None]:
         try:
             image = decode(path, size)
         except InputError:
-            return None
-        return image if keep else image[:, :0, :0]
+            return False, None
+        return True, image if keep else None
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        images = list(pool.map(attempt, paths))
-    broken = [path for path, image in zip(paths, images, strict=True) if image is None]
-    return [image for image in images if image is not None], broken
+        found = zip(paths, pool.map(attempt, paths), strict=True)
+        return {path: image for path, (good, image) in found if good}
 
 
 def _check_classes(root: Path, parts: dict[str, Samples], classes: list[str]) -> None:
@@ -202,13 +215,13 @@ def _measure(inputs: Tensor | Files) -> InputFormat:
     return measure(torch.stack([inputs[index] for index in range(0, len(inputs), step)]))
 
 
-def _bad_files(root: Path, bad: list[Path]) -> str:
-    shown = ", ".join(str(path.relative_to(root)) for path in bad[:3])
-    more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-    return (
-        f"data 'folder:{root}': {len(bad)} files cannot be read as images: {shown}{more}; "
-        "remove them, or leave them out with --skip-bad"
-    )
+def _files(count: int) -> str:
+    return f"{count} file{'s' if count > 1 else ''}"
+
+
+def _some(root: Path, paths: list[Path]) -> str:
+    shown = ", ".join(str(path.relative_to(root)) for path in paths[:3])
+    return f"{shown} and {len(paths) - 3} more" if len(paths) > 3 else shown
 
 
 def _first_line(error: Exception) -> str:

@@ -6,6 +6,7 @@ Importing this room also makes torchvision importable beside a CPU-only torch.
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from torch import nn
@@ -25,7 +26,7 @@ def build(name: str, num_classes: int, shape: tuple[int, ...], *, pretrained: bo
     """
     check(name, pretrained=pretrained)
     if ":" in name:
-        model = factory(name)(num_classes=num_classes)
+        model = _call(name, num_classes)
         if not isinstance(model, nn.Module):
             raise InputError(f"model {name!r} gave a {type(model).__name__}; expected a torch.nn.Module")
         return model
@@ -64,16 +65,28 @@ def names(pattern: str = "") -> list[str]:
 def factory(name: str) -> Callable[..., Any]:
     """The user's own function, from `package.module:function`; it is called with `num_classes=C`."""
     path, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in path.split(".")):
+        raise InputError(f"model {name!r}: expected package.module:function")
     try:
         module = import_module(path)
     except ModuleNotFoundError as error:
         raise InputError(f"model {name!r}: there is no module {error.name!r}") from None
     made: Callable[..., Any] | None = getattr(module, attribute, None)
     if made is None or not callable(made):
-        close = get_close_matches(attribute, dir(module), n=3)
+        functions = [known for known in dir(module) if callable(getattr(module, known, None))]
+        close = get_close_matches(attribute, functions, n=3)
         hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise InputError(f"model {name!r}: {path!r} has no function {attribute!r}{hint}")
     return made
+
+
+def _call(name: str, num_classes: int) -> Any:
+    made = factory(name)
+    try:
+        signature(made).bind(num_classes=num_classes)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"model {name!r} cannot be called with num_classes={num_classes} alone: {error}") from None
+    return made(num_classes=num_classes)
 
 
 def _from_timm(name: str, num_classes: int, shape: tuple[int, ...], pretrained: bool) -> nn.Module:

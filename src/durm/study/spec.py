@@ -8,6 +8,7 @@ seeds: 10                     # 0 … 9, or a list
 train: {epochs: 20, lr: 0.05}
 """
 
+import re
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from durm.errors import InputError
-from durm.training.trial import Positive, Strict, TrainSpec, Trial
+from durm.training.trial import Positive, Precision, Strict, TrainSpec, Trial
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]*$")]
 OVERRIDES = {"dummies", *TrainSpec.model_fields}
@@ -45,9 +46,17 @@ class Arm(Strict):
                 raise ValueError(_unknown_key(key, OVERRIDES))
         return overrides
 
+    @model_validator(mode="after")
+    def _whole_dummies(self) -> "Arm":
+        dummies = self.overrides.get("dummies", 0)
+        if isinstance(dummies, bool) or not isinstance(dummies, int) or dummies < 0:
+            raise ValueError(f"arm {self.name!r}: dummies={dummies!r}: expected an integer of at least 0")
+        return self
+
     @property
     def dummies(self) -> int:
-        return int(self.overrides.get("dummies", 0))
+        count: int = self.overrides.get("dummies", 0)
+        return count
 
     def written(self) -> dict[str, Any]:
         return {"name": self.name, **self.overrides}
@@ -69,7 +78,7 @@ class Study(Strict):
     select: Literal["last", "best-val"] = "last"
     device: str = "cpu"
     devices: Positive = 1
-    precision: Literal["32", "bf16-mixed", "16-mixed", "bf16-true", "64"] = "32"
+    precision: Precision = "32"
     threads: Positive = 1
 
     @field_validator("data", "model", "method", mode="before")
@@ -110,16 +119,21 @@ class Study(Strict):
         values.setdefault("seeds", 10)
         return values
 
+    @model_validator(mode="after")
+    def _arms_can_be_trained(self) -> "Study":
+        for arm in self.arms:
+            try:
+                self._recipe(arm)
+            except ValidationError as error:
+                raise ValueError(f"arm {arm.name!r}: {_first_problem(error, flags=False)}") from None
+        return self
+
     def trials(self) -> list[Trial]:
         """Every trial, seed by seed, so that an unfinished study has whole pairs."""
         settings = list(product(self.data, self.model, self.method))
         return [self._trial(*setting, arm, seed) for seed in self.seeds for setting in settings for arm in self.arms]
 
     def _trial(self, data: str, model: str, method: str, arm: Arm, seed: int) -> Trial:
-        overrides = {key: value for key, value in arm.overrides.items() if key != "dummies"}
-        train = {**self.train.model_dump(exclude_unset=True), **overrides}
-        if "iterations" in overrides or "epochs" in overrides:  # an override of one length replaces the other
-            train = {k: v for k, v in train.items() if k not in ("epochs", "iterations") or k in overrides}
         shared = {"pretrained", "image_size", "skip_bad", "select", "device", "devices", "precision", "threads"}
         return Trial(
             data=data,
@@ -128,9 +142,16 @@ class Study(Strict):
             arm=arm.name,
             dummies=arm.dummies,
             seed=seed,
-            train=TrainSpec.model_validate(train),
+            train=self._recipe(arm),
             **{name: getattr(self, name) for name in shared},
         )
+
+    def _recipe(self, arm: Arm) -> TrainSpec:
+        overrides = {key: value for key, value in arm.overrides.items() if key != "dummies"}
+        train = {**self.train.model_dump(exclude_unset=True), **overrides}
+        if "iterations" in overrides or "epochs" in overrides:  # an override of one length replaces the other
+            train = {k: v for k, v in train.items() if k not in ("epochs", "iterations") or k in overrides}
+        return TrainSpec.model_validate(train)
 
     def written(self) -> dict[str, Any]:
         """The whole spec, with every default in it, as it is written to study.yaml."""
@@ -157,7 +178,6 @@ def make_study(values: dict[str, Any], source: str | None = None) -> Study:
     """
     try:
         study = Study.model_validate(values)
-        study.trials()  # overrides are only checked once they are applied
     except ValidationError as error:
         problem = _first_problem(error, flags=source is None)
         raise InputError(problem if source is None else f"{source}: {problem}") from None
@@ -189,13 +209,16 @@ def _first_problem(error: ValidationError, *, flags: bool) -> str:
     if problem["type"] == "extra_forbidden":
         known = TrainSpec.model_fields if problem["loc"][0] == "train" and len(problem["loc"]) > 1 else _KEYS
         return _unknown_key(str(problem["loc"][-1]), known, inside=".".join(map(str, problem["loc"][:-1])))
-    message = problem["msg"].removeprefix("Value error, ")
+    message = problem["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
     if problem["type"] == "value_error":
+        if flags:
+            return _FIELD.sub(lambda field: "--" + field[0].replace("_", "-"), message)
         return f"{place}: {message}" if place else message
     return f"{place}{' ' if flags else '='}{problem['input']!r}: {message[0].lower()}{message[1:]}"
 
 
 _KEYS = {*Study.model_fields, "dummies"}
+_FIELD = re.compile(rf"\b({'|'.join([*TrainSpec.model_fields, *_KEYS])})\b")
 
 
 def _unknown_key(key: str, known: Any, inside: str = "") -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ def load(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"checkpoint {path}: there is no such file")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of old pickle protocols: what matters is whether it can be read
+            warnings.simplefilter("ignore")
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # torch and pickle raise nearly anything on broken files
         raise InputError(f"checkpoint {path} is damaged, or no checkpoint") from None
     if not isinstance(state, dict) or "trial" not in state or "model" not in state:

@@ -62,13 +62,18 @@ class Fabric:
 
 def with_engine(trial: Trial, work: Callable[[Engine], Any]) -> Any:
     """Calls `work` with the engine that the trial asks for, in one process for each device; gives what rank 0 gives."""
-    if trial.device == "cpu" and trial.precision == "16-mixed":  # Fabric would quietly take bf16-mixed
-        raise InputError("device 'cpu' with precision '16-mixed' cannot be used: half precision needs a GPU")
+    check_precision(trial)
     if trial.devices > 1:
         return _in_processes(trial, work)
     if trial.device == "cpu" and trial.precision == "32":
         return work(Plain())
     return work(Fabric(_make_fabric(trial)))
+
+
+def check_precision(trial: Trial) -> None:
+    """Raises an `InputError` for half precision on a CPU, where Fabric would quietly take bf16-mixed."""
+    if trial.device == "cpu" and trial.precision == "16-mixed":
+        raise InputError("device 'cpu' with precision '16-mixed' cannot be used: half precision needs a GPU")
 
 
 def _make_fabric(trial: Trial) -> Any:

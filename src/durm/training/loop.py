@@ -7,6 +7,7 @@ draws from it. So a run that is cut off goes on from its checkpoint to the same 
 """
 
 import json
+import math
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -185,7 +186,7 @@ class _Training:
                 nn.utils.clip_grad_norm_(parameters, spec.clip_norm)
             self.optimizer.step()
             value = loss.item()
-            if value != value or value in (float("inf"), float("-inf")):
+            if not math.isfinite(value):
                 raise Diverged(f"the loss became {value} at step {self.step + 1} with learning rate {rate:.3g}")
             progress.loss_sum += value
             progress.batch += 1
@@ -195,6 +196,8 @@ class _Training:
         progress = self.progress
         val = evaluate(self.model, self.bundle.val, self.bundle, self.engine.device)
         rate = learning_rate(self.trial.train, self.step - 1, self.steps, self.feed.steps_per_epoch)
+        if not math.isfinite(val["nll"]):  # the last step spoiled the weights, and no other loss would show it
+            raise Diverged(f"the validation loss is {val['nll']} after step {self.step} with learning rate {rate:.3g}")
         entry = {
             "epoch": progress.epoch + 1,
             "lr": rate,

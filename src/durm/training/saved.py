@@ -1,9 +1,9 @@
 """Models that a trial has saved, to use again."""
 
-import json
 from pathlib import Path
 
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from durm.data.bundle import DataBundle
@@ -16,11 +16,17 @@ from durm.training.trial import Trial
 def load_model(path: Path, data_root: Path | None = None) -> tuple[nn.Module, Trial, DataBundle]:
     """The model in a checkpoint, widened and in eval mode, with its trial and its data."""
     state = checkpoint.load(path)
-    trial = Trial.model_validate(json.loads(state["trial"]))
+    try:
+        trial = Trial.model_validate_json(state["trial"])
+    except ValidationError:
+        raise InputError(f"checkpoint {path} is not one of durm's: it describes no trial") from None
     bundle = load_bundle(trial, data_root)
     with torch.random.fork_rng():
         model = build_model(trial.model_copy(update={"pretrained": False}), bundle)
-    model.load_state_dict(state["model"])
+    try:
+        model.load_state_dict(state["model"])
+    except (RuntimeError, TypeError, AttributeError):
+        raise InputError(f"checkpoint {path} does not hold the weights of a {trial.model!r}") from None
     return model.eval(), trial, bundle
 
 

@@ -4,11 +4,15 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Positive = Annotated[int, Field(gt=0)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Precision = Annotated[
+    Literal["32", "bf16-mixed", "16-mixed", "bf16-true", "64"],
+    BeforeValidator(lambda value: str(value) if isinstance(value, int) else value),  # YAML reads 32 as a number
+]
 
 
 class Strict(BaseModel):
@@ -71,9 +75,11 @@ class TrainSpec(Strict):
         return values
 
     @model_validator(mode="after")
-    def _one_length(self) -> "TrainSpec":
+    def _fits_together(self) -> "TrainSpec":
         if self.epochs is not None and self.iterations is not None:
             raise ValueError("epochs and iterations exclude each other: give one of them")
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("nesterov needs momentum, which is 0")
         return self
 
 
@@ -96,7 +102,7 @@ class Trial(Strict):
     select: Literal["last", "best-val"] = "last"
     device: str = "cpu"
     devices: Positive = 1
-    precision: Literal["32", "bf16-mixed", "16-mixed", "bf16-true", "64"] = "32"
+    precision: Precision = "32"
     threads: Positive = 1
 
     def canonical(self) -> str:

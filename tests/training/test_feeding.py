@@ -1,0 +1,232 @@
+"""Batches: their order and augmentation are functions of the seed, the epoch and the sample, and of nothing else."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from durm.data import load
+from durm.data.bundle import InputFormat, Samples, measure
+from durm.training.feeding import Augmentation, Feed, epoch_order, evaluation_batches
+from tests.training.images import write_folder
+
+SAMPLES = 23
+
+
+def numbered(shape: tuple[int, ...] = (3, 16, 16)) -> Samples:
+    """Images of which the i-th has the label i, so that a test can tell which it has before it."""
+    random = torch.Generator().manual_seed(0)
+    inputs = torch.randint(256, (SAMPLES, *shape), generator=random, dtype=torch.uint8)
+    return Samples(inputs, torch.arange(SAMPLES))
+
+
+def feed(samples: Samples, augment: str = "crop-flip", batch_size: int = 5, seed: int = 1, **options: int) -> Feed:
+    return Feed(samples, measure(samples.inputs), augment, batch_size, seed, **options)
+
+
+def by_label(batches: Iterator) -> dict[int, Tensor]:
+    return {int(label): image for batch in batches for image, label in zip(batch.inputs, batch.targets, strict=True)}
+
+
+# The order.
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 100), st.integers(1, 120), st.integers(0, 1000), st.integers(0, 50))
+def test_an_epoch_has_whole_batches_and_no_sample_twice(samples: int, batch_size: int, seed: int, epoch: int) -> None:
+    order = [batch.tolist() for batch in epoch_order(samples, batch_size, seed, epoch)]
+    flat = [index for batch in order for index in batch]
+    assert len(flat) == len(set(flat))
+    assert set(flat) <= set(range(samples))
+    if samples <= batch_size:
+        assert [len(batch) for batch in order] == [samples]
+    else:
+        assert [len(batch) for batch in order] == [batch_size] * (samples // batch_size)
+
+
+def test_the_order_is_a_function_of_the_seed_and_the_epoch() -> None:
+    orders = [[tuple(torch.cat(epoch_order(50, 10, seed, epoch)).tolist()) for seed in range(3)] for epoch in range(3)]
+    again = [[tuple(torch.cat(epoch_order(50, 10, seed, epoch)).tolist()) for seed in range(3)] for epoch in range(3)]
+    assert orders == again
+    assert len({order for row in orders for order in row}) == 9
+
+
+def test_the_batch_size_cuts_the_same_order_differently() -> None:
+    assert torch.equal(torch.cat(epoch_order(60, 6, 0, 0)), torch.cat(epoch_order(60, 20, 0, 0)))
+
+
+# Augmentation.
+
+
+def plainly_augmented(image: Tensor, draw: list[int], pad: int) -> Tensor:
+    """One image: zeros around it, a window out of it, mirrored or not; pixel by pixel."""
+    top, left, flip = draw
+    height, width = image.shape[1:]
+    result = torch.zeros_like(image)
+    for row in range(height):
+        for column in range(width):
+            source_row, source_column = row + top - pad, column + left - pad
+            if 0 <= source_row < height and 0 <= source_column < width:
+                target = width - 1 - column if flip else column
+                result[:, row, target] = image[:, source_row, source_column]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "pad"),
+    [
+        ("crop-flip", (3, 16, 16), 2),
+        ("crop-flip", (1, 8, 8), 1),
+        ("crop-flip", (3, 7, 7), 0),
+        ("crop-flip", (2, 10, 24), 3),
+        ("flip", (3, 16, 16), 0),
+    ],
+)
+def test_augmentation_is_that_of_a_plain_loop(kind: str, shape: tuple[int, ...], pad: int) -> None:
+    images = numbered(shape).inputs
+    augmentation = Augmentation(kind)
+    draws = augmentation.draws(SAMPLES, shape[-1], seed=0, epoch=0)
+    expected = torch.stack([plainly_augmented(*each, pad) for each in zip(images, draws.tolist(), strict=True)])
+    before = images.clone()
+    augmented = augmentation.apply(images, draws)
+    assert torch.equal(augmented, expected)
+    assert augmented.dtype == images.dtype
+    assert torch.equal(images, before)
+
+
+def test_draws_reach_every_place_and_both_sides() -> None:
+    offsets = Augmentation("crop-flip").draws(2000, 32, seed=0, epoch=0)
+    assert {tuple(pair) for pair in offsets[:, :2].tolist()} == {(top, left) for top in range(9) for left in range(9)}
+    assert 900 < offsets[:, 2].sum() < 1100
+    flips = Augmentation("flip").draws(2000, 32, seed=0, epoch=0)
+    assert not flips[:, :2].any()
+    assert 900 < flips[:, 2].sum() < 1100
+    assert Augmentation("none").draws(2000, 32, seed=0, epoch=0) is None
+
+
+def test_draws_are_a_function_of_the_seed_and_the_epoch() -> None:
+    drawn = {
+        tuple(Augmentation("crop-flip").draws(50, 32, seed, epoch).flatten().tolist())
+        for _ in range(2)
+        for seed in range(3)
+        for epoch in range(3)
+    }
+    assert len(drawn) == 9
+
+
+# Feeds.
+
+
+@pytest.mark.parametrize("augment", ["none", "flip", "crop-flip"])
+def test_a_feed_is_a_plain_loop_over_order_draws_and_normalisation(augment: str) -> None:
+    samples = numbered()
+    format = measure(samples.inputs)
+    draws = Augmentation(augment).draws(SAMPLES, 16, seed=1, epoch=3)
+    batches = list(feed(samples, augment).epoch(3))
+    order = epoch_order(SAMPLES, 5, seed=1, epoch=3)
+    assert len(batches) == len(order) == feed(samples, augment).steps_per_epoch == 4
+    for batch, indices in zip(batches, order, strict=True):
+        assert torch.equal(batch.targets, indices)
+        for image, index in zip(batch.inputs, indices.tolist(), strict=True):
+            raw = samples.inputs[index]
+            if draws is not None:
+                raw = plainly_augmented(raw, draws[index].tolist(), 2 if augment == "crop-flip" else 0)
+            assert torch.equal(image, (raw.float() - format.mean) / format.std)
+
+
+def test_a_sample_looks_the_same_whatever_the_batch_size_and_the_start() -> None:
+    samples = numbered()
+    whole = by_label(feed(samples, batch_size=1).epoch(2))
+    assert len(whole) == SAMPLES
+    for batch_size in (2, 5, 7, SAMPLES, 100):
+        for start in (0, 1, 2):
+            for label, image in by_label(feed(samples, batch_size=batch_size).epoch(2, start)).items():
+                assert torch.equal(image, whole[label])
+
+
+def test_a_start_leaves_out_the_batches_before_it() -> None:
+    every = list(feed(numbered()).epoch(1))
+    for start in range(len(every) + 1):
+        rest = list(feed(numbered()).epoch(1, start))
+        assert [batch.targets.tolist() for batch in rest] == [batch.targets.tolist() for batch in every[start:]]
+
+
+def test_epochs_and_seeds_look_different() -> None:
+    samples = numbered()
+    first = by_label(feed(samples).epoch(0))
+    for other in (by_label(feed(samples).epoch(1)), by_label(feed(samples, seed=2).epoch(0))):
+        assert any(not torch.equal(first[label], other[label]) for label in first.keys() & other.keys())
+
+
+def test_the_ranks_share_each_batch() -> None:
+    samples = numbered()
+    parts = [list(feed(samples, batch_size=6, rank=rank, ranks=2).epoch(0)) for rank in (0, 1)]
+    for whole, one, two in zip(feed(samples, batch_size=6).epoch(0), *parts, strict=True):
+        assert len(one.targets) == len(two.targets) == 3
+        shared = {**by_label(iter([one])), **by_label(iter([two]))}
+        assert all(torch.equal(shared[label], image) for label, image in by_label(iter([whole])).items())
+
+
+def test_flat_inputs_are_fed_as_they_are() -> None:
+    samples = Samples(torch.randn(10, 4), torch.arange(10))
+    (batch,) = feed(samples, "none", batch_size=10).epoch(0)
+    assert torch.equal(batch.inputs, measure(samples.inputs).normalise(samples.inputs)[batch.targets])
+
+
+# Files, and the global generator.
+
+
+@pytest.fixture
+def kept_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Samples, Samples, InputFormat]:
+    name = write_folder(tmp_path / "images", per_class=8)
+    kept = load(name, seed=0)
+    monkeypatch.setattr("durm.data.folder.MEMORY_LIMIT", 0)
+    read = load(name, seed=0)
+    assert isinstance(kept.train.inputs, Tensor)
+    assert not isinstance(read.train.inputs, Tensor)
+    return kept.train, read.train, kept.input
+
+
+@pytest.mark.parametrize("augment", ["none", "crop-flip"])
+def test_files_give_the_batches_of_memory_whatever_the_number_of_workers(
+    augment: str, kept_and_read: tuple[Samples, Samples, InputFormat]
+) -> None:
+    kept, read, format = kept_and_read
+    expected = list(Feed(kept, format, augment, 4, 0).epoch(1, 1))
+    for workers in (0, 2):
+        batches = list(Feed(read, format, augment, 4, 0, num_workers=workers).epoch(1, 1))
+        for batch, other in zip(batches, expected, strict=True):
+            assert torch.equal(batch.inputs, other.inputs)
+            assert torch.equal(batch.targets, other.targets)
+
+
+@pytest.mark.parametrize("batch_size", [4, 1000])
+def test_evaluation_sees_every_sample_once_in_its_own_order(
+    batch_size: int, kept_and_read: tuple[Samples, Samples, InputFormat]
+) -> None:
+    kept, read, format = kept_and_read
+    expected = format.normalise(kept.inputs)
+    for samples, workers in ((kept, 0), (read, 0), (read, 2)):
+        assert torch.equal(torch.cat(list(evaluation_batches(samples, format, batch_size, workers))), expected)
+
+
+ITERATIONS: dict[str, Callable[[Samples, InputFormat, int], Iterator]] = {
+    "training": lambda samples, format, workers: Feed(samples, format, "crop-flip", 4, 0, num_workers=workers).epoch(0),
+    "evaluation": lambda samples, format, workers: evaluation_batches(samples, format, 4, workers),
+}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("name", ITERATIONS)
+def test_iterating_draws_nothing_from_the_global_generator(
+    name: str, workers: int, kept_and_read: tuple[Samples, Samples, InputFormat]
+) -> None:
+    kept, read, format = kept_and_read
+    before = torch.get_rng_state()
+    for samples in (kept, read):
+        assert len(list(ITERATIONS[name](samples, format, workers))) > 1
+    assert torch.equal(torch.get_rng_state(), before)
