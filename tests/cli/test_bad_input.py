@@ -219,7 +219,11 @@ STUDIES: dict[str, tuple[str, ...]] = {
     "train: {colour: red}": ("'colour' in train", "augment, batch_size"),
     "arms: [{name: a, epoch: 3}]": ("arms.0", "'epoch'", "'epochs'"),
     "arms: [{name: a, colour: red}]": ("arms.0", "'colour'", "augment, batch_size"),
-    "arms: [{nme: a}]": ("arms.0", "name"),
+    "arms: [{nme: a}]": ("arms.0", "'nme'", "has no name"),
+    "seeds: 1\nseeds: 5": ("not valid YAML", "'seeds' stands twice", "line 1"),
+    "seeds: 10000000000": ("10000000000 seeds", "at most 100000"),
+    "dummies: [0, 10000000000]": ("dummies=10000000000", "10000"),
+    "image_size: 32": ("image size 32", "'digits'", "a size of their own"),
     "train: 3": ("train=3", "dictionary"),
     # Names.
     "data: digit": ("data 'digit' is unknown", "'digits'"),

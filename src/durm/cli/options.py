@@ -65,8 +65,8 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def resolve_device(name: str) -> str:
-    """`auto` becomes what this machine has; a device that it has not is refused."""
+def resolve_device(name: str, source: str = "--device") -> str:
+    """`auto` becomes what this machine has; a device that it has not is refused, in the words of its source."""
     if name == "cpu":
         return name
     import torch
@@ -79,7 +79,7 @@ def resolve_device(name: str) -> str:
     if name == "auto":
         return "cuda" if "cuda" in available else "mps" if "mps" in available else "cpu"
     if name not in available:
-        raise InputError(f"--device {name!r} is not on this machine; it has {', '.join(available)}")
+        raise InputError(f"{source} {name!r} is not on this machine; it has {', '.join(available)}")
     return name
 
 

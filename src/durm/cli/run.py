@@ -20,7 +20,7 @@ def run(
     from durm.study.spec import read_study
 
     spec = read_study(study)
-    device = options.resolve_device(spec.device)
+    device = options.resolve_device(spec.device, f"study {study}: device")
     return execute(spec.model_copy(update={"device": device}), out, workers, data_root, quiet=quiet, json=json)
 
 

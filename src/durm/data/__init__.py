@@ -33,6 +33,7 @@ class Loader(Protocol):
 
     __doc__: str | None
     takes_path: bool
+    takes_image_size: bool
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle: ...
 
@@ -47,7 +48,10 @@ def load(name: str, *, seed: int, options: DataOptions | None = None) -> DataBun
         InputError: if there is no such name, or what it stands for cannot be read.
     """
     loader, path = parse(name)
-    return loader(path, seed, options or DataOptions())
+    options = options or DataOptions()
+    if options.image_size is not None and not loader.takes_image_size:
+        raise InputError(f"image size {options.image_size}: the samples of data {name!r} have a size of their own")
+    return loader(path, seed, options)
 
 
 def parse(name: str) -> tuple[Loader, str]:

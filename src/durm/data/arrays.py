@@ -20,6 +20,7 @@ class Arrays:
     """Arrays x_train, y_train, x_test, y_test (and x_val, y_val if there are any) in an .npz file."""
 
     takes_path = True
+    takes_image_size = False
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
         parts = _read(Path(path).expanduser())

@@ -16,6 +16,7 @@ class Digits:
     """Handwritten digits of 8 × 8 pixels, 10 classes; comes with scikit-learn."""
 
     takes_path = False
+    takes_image_size = False
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
         learn, test = _learn_and_test()

@@ -28,6 +28,7 @@ class Folder:
     """Class folders of images (folder/class/image), with train/, val/, test/ above them or split by seed."""
 
     takes_path = True
+    takes_image_size = True
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
         root = Path(path).expanduser()

@@ -12,15 +12,16 @@ import re
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from durm.errors import InputError
-from durm.training.trial import Positive, Precision, Strict, TrainSpec, Trial
+from durm.training.trial import MOST_DUMMIES, Conditions, Strict, TrainSpec, Trial
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]*$")]
+MOST_SEEDS = 100_000
 OVERRIDES = {"dummies", *TrainSpec.model_fields}
 
 
@@ -34,6 +35,8 @@ class Arm(Strict):
     @classmethod
     def _flat(cls, values: Any) -> Any:
         """`{name: smoothing, label_smoothing: 0.1}` is how an arm is written."""
+        if isinstance(values, dict) and "name" not in values:
+            raise ValueError(f"the arm {values} has no name")
         if isinstance(values, dict) and "overrides" not in values:
             return {"name": values.get("name"), "overrides": {k: v for k, v in values.items() if k != "name"}}
         return values
@@ -49,8 +52,8 @@ class Arm(Strict):
     @model_validator(mode="after")
     def _whole_dummies(self) -> "Arm":
         dummies = self.overrides.get("dummies", 0)
-        if isinstance(dummies, bool) or not isinstance(dummies, int) or dummies < 0:
-            raise ValueError(f"arm {self.name!r}: dummies={dummies!r}: expected an integer of at least 0")
+        if isinstance(dummies, bool) or not isinstance(dummies, int) or not 0 <= dummies <= MOST_DUMMIES:
+            raise ValueError(f"arm {self.name!r}: dummies={dummies!r}: expected an integer from 0 to {MOST_DUMMIES}")
         return self
 
     @property
@@ -62,7 +65,7 @@ class Arm(Strict):
         return {"name": self.name, **self.overrides}
 
 
-class Study(Strict):
+class Study(Conditions):
     """A validated study. `trials()` lists what it stands for."""
 
     name: Name = "study"
@@ -72,14 +75,6 @@ class Study(Strict):
     arms: Annotated[tuple[Arm, ...], Field(min_length=1)]
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
     train: TrainSpec = Field(default_factory=TrainSpec)
-    pretrained: bool = False
-    image_size: Positive | None = None
-    skip_bad: bool = False
-    select: Literal["last", "best-val"] = "last"
-    device: str = "cpu"
-    devices: Positive = 1
-    precision: Precision = "32"
-    threads: Positive = 1
 
     @field_validator("data", "model", "method", mode="before")
     @classmethod
@@ -101,8 +96,8 @@ class Study(Strict):
     @classmethod
     def _count_or_list(cls, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
-            if value < 1:
-                raise ValueError(f"{value} seeds: expected at least 1")
+            if not 1 <= value <= MOST_SEEDS:
+                raise ValueError(f"{value} seeds: expected at least 1 and at most {MOST_SEEDS}")
             return tuple(range(value))
         return value
 
@@ -134,7 +129,6 @@ class Study(Strict):
         return [self._trial(*setting, arm, seed) for seed in self.seeds for setting in settings for arm in self.arms]
 
     def _trial(self, data: str, model: str, method: str, arm: Arm, seed: int) -> Trial:
-        shared = {"pretrained", "image_size", "skip_bad", "select", "device", "devices", "precision", "threads"}
         return Trial(
             data=data,
             model=model,
@@ -143,7 +137,7 @@ class Study(Strict):
             dummies=arm.dummies,
             seed=seed,
             train=self._recipe(arm),
-            **{name: getattr(self, name) for name in shared},
+            **{name: getattr(self, name) for name in Conditions.model_fields},
         )
 
     def _recipe(self, arm: Arm) -> TrainSpec:
@@ -155,9 +149,8 @@ class Study(Strict):
 
     def written(self) -> dict[str, Any]:
         """The whole spec, with every default in it, as it is written to study.yaml."""
-        values = self.model_dump(mode="json")
-        values["arms"] = [arm.written() for arm in self.arms]
-        return values
+        values = self.model_dump(mode="json") | {"arms": [arm.written() for arm in self.arms]}
+        return {key: values[key] for key in sorted(values, key=lambda key: key in Conditions.model_fields)}
 
 
 def arms_of(dummies: Any) -> list[dict[str, Any]]:
@@ -191,13 +184,25 @@ def read_study(path: Path) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"study {path} cannot be read: {getattr(error, 'strerror', None) or 'not a text'}") from None
     try:
-        values = yaml.safe_load(text)
+        values = yaml.load(text, _UniqueKeys)
     except yaml.YAMLError as error:
         raise InputError(f"study {path} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         kind = "nothing" if values is None else f"a {type(values).__name__}"
         raise InputError(f"study {path} holds {kind}; expected keys such as data, model, dummies, seeds")
-    return make_study({"name": path.stem, **values}, f"study {path}")
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", path.stem).strip("-._+") or "study"
+    return make_study({"name": name, **values}, f"study {path}")
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Safe YAML in which a key that stands twice is an error, instead of the last one winning unseen."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def _first_problem(error: ValidationError, *, flags: bool) -> str:

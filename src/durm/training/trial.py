@@ -15,6 +15,10 @@ Precision = Annotated[
 ]
 
 
+MOST_DUMMIES = 10_000
+"""Far beyond any use; a slip of the keyboard should not fill the memory."""
+
+
 class Strict(BaseModel):
     """A model that cannot be changed and that takes no key it does not know."""
 
@@ -83,19 +87,12 @@ class TrainSpec(Strict):
         return self
 
 
-class Trial(Strict):
-    """One run: a setting (data, model, method), an arm (its name, its dummies, its way of training) and a seed.
+class Conditions(Strict):
+    """What all trials of a study have in common.
 
     `threads` is part of it, because the number of threads changes the order of sums and with it the last bits.
     """
 
-    data: str
-    model: str
-    method: str = "erm"
-    arm: str = "erm"
-    dummies: Annotated[int, Field(ge=0)] = 0
-    seed: Annotated[int, Field(ge=0)] = 0
-    train: TrainSpec = Field(default_factory=TrainSpec)
     pretrained: bool = False
     image_size: Positive | None = None
     skip_bad: bool = False
@@ -104,6 +101,18 @@ class Trial(Strict):
     devices: Positive = 1
     precision: Precision = "32"
     threads: Positive = 1
+
+
+class Trial(Conditions):
+    """One run: a setting (data, model, method), an arm (its name, its dummies, its way of training) and a seed."""
+
+    data: str
+    model: str
+    method: str = "erm"
+    arm: str = "erm"
+    dummies: Annotated[int, Field(ge=0, le=MOST_DUMMIES)] = 0
+    seed: Annotated[int, Field(ge=0)] = 0
+    train: TrainSpec = Field(default_factory=TrainSpec)
 
     def canonical(self) -> str:
         """The one JSON text of this trial."""
