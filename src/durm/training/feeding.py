@@ -40,15 +40,25 @@ class Augmentation:
         return torch.cat([offsets, flips], 1)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
-        """Images of shape (B, channels, height, width) under their draws, of shape (B, 3)."""
-        height, width = images.shape[-2:]
-        top, left, flip = draws.to(images.device).unbind(1)
+        """Images of shape (B, channels, height, width) under their draws, of shape (B, 3).
+
+        A crop is a set of rows, each a run of memory, so one `index_select` over all runs of the batch does it. A
+        flipped crop is taken from the flipped image, from the other side.
+        """
+        samples, channels, height, width = images.shape
         pad = width // 8 if self.kind == "crop-flip" else 0
-        windows = F.pad(images, (pad, pad, pad, pad)).unfold(2, height, 1).unfold(3, width, 1)
-        cropped = windows[torch.arange(len(images), device=images.device), :, top, left]
-        flipped = flip.nonzero().flatten()
-        cropped[flipped] = cropped[flipped].flip(-1)
-        return cropped
+        padded = F.pad(images, (pad, pad, pad, pad))
+        both = torch.stack([padded, padded.flip(-1)])
+        top, left, flip = (draw.view(-1, 1, 1) for draw in draws.to(images.device).unbind(1))
+        left = torch.where(flip == 1, 2 * pad - left, left)
+        sample, channel, row = (
+            torch.arange(count, device=images.device).view(shape)
+            for count, shape in ((samples, (-1, 1, 1)), (channels, (-1, 1)), (height, (-1,)))
+        )
+        plane = (flip * samples + sample) * channels + channel
+        starts = (plane * (height + 2 * pad) + top + row) * (width + 2 * pad) + left
+        runs = both.flatten().unfold(0, width, 1)
+        return runs.index_select(0, starts.flatten()).view(images.shape)
 
 
 class Feed:
@@ -89,7 +99,7 @@ class Feed:
     def _raw(self, order: list[Tensor]) -> Iterator[Tensor]:
         inputs = self._samples.inputs if self._ready is None else self._ready
         if isinstance(inputs, Tensor):
-            return (inputs[indices] for indices in order)
+            return (inputs.index_select(0, indices) for indices in order)
         return iter(streamed(inputs, [indices.tolist() for indices in order], self._workers))
 
 
