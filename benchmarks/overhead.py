@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from pairs import FEWEST_PAIRS, Comparison, compare, provenance
+from pairs import Comparison, compare, enough_pairs, provenance
 from torch import Tensor, nn
 
 import durm
@@ -155,18 +155,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Times a training step and an eval forward with C_d = 2 against the same model without dummies.",
         epilog="Exit code 1 if a limit does not hold: if the whole interval lies above it.",
     )
-    parser.add_argument("--pairs", type=_enough_pairs, metavar="N", help=f"pairs for each case ({defaults})")
+    parser.add_argument("--pairs", type=enough_pairs, metavar="N", help=f"pairs for each case ({defaults})")
     parser.add_argument(
         "--model", action="append", choices=SUBJECTS, help="measure this model alone; may be repeated (all of them)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="write the numbers here, with their provenance")
     return parser
-
-
-def _enough_pairs(text: str) -> int:
-    if not text.isdecimal() or int(text) < FEWEST_PAIRS:
-        raise argparse.ArgumentTypeError(f"expected a whole number, at least {FEWEST_PAIRS}, not {text!r}")
-    return int(text)
 
 
 if __name__ == "__main__":

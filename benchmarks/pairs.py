@@ -8,6 +8,7 @@ a pair disturbs both, and what disturbs it for shorter makes an outlier, which t
     comparison.ratio, comparison.low, comparison.high  # median of ours / usual, and its 95 % interval
 """
 
+import argparse
 import gc
 import platform
 from collections.abc import Callable, Sequence
@@ -126,3 +127,10 @@ def _cpu() -> str:
         if key.strip() == "model name":
             return value.strip()
     return platform.processor() or "unknown"
+
+
+def enough_pairs(text: str) -> int:
+    """The value of a `--pairs` flag: at least so many that the interval exists."""
+    if not text.isdecimal() or int(text) < FEWEST_PAIRS:
+        raise argparse.ArgumentTypeError(f"expected a whole number, at least {FEWEST_PAIRS}, not {text!r}")
+    return int(text)
