@@ -37,7 +37,14 @@ TRAINING = ["--method", "--epochs", "--iterations", "--batch-size", "--lr", "--o
 MORE_TRAINING = ["--weight-decay", "--label-smoothing", "--clip-norm", "--augment", "--select"]
 
 HELP: dict[str, list[str]] = {
-    "": ["run", "status", "train", "evaluate", "models", "data", "--version"],
+    "": ["compare", "run", "status", "report", "verdict", "train", "evaluate", "models", "data", "--version"],
+    "compare": [
+        *["--data", "--model", "--dummies", "--arm", "--seeds", "--rope", "--null", "--until-decided", "--max-seeds"],
+        *["--pretrained", "--workers", "--device", "--devices", "--precision"],
+        *DATA, *TRAINING, *MORE_TRAINING, *OUTPUT,
+    ],
+    "report": ["FOLDER", "--open", "--quiet", "--json"],
+    "verdict": ["TABLE", "--baseline", "--rope", "--lower-is-better", "--metric", "--json"],
     "run": ["STUDY", "--workers", "--data-root", *OUTPUT],
     "status": ["FOLDER", "--json"],
     "train": [
@@ -157,9 +164,8 @@ def test_the_same_command_again_trains_nothing(trained: tuple[Path, dict]) -> No
     before = {path: path.stat().st_mtime_ns for path in folder.glob("trials/*/*")}
     answer = call("train", "--epochs", 1, "--dummies", 2, "--seed", 3, "--out", folder)
     printed = lines(answer)
-    assert printed[0] == "data digits, model cnn, method erm"
-    assert printed[2].split()[:3] == ["durm-2", "1", f"{summary['settings'][0]['arms'][0]['mean']:.3f}"]
-    assert printed[-2] == f"1 of 1 trials are done, kept in {folder}"
+    assert printed[0].split() == ["metric", "test", "val"]
+    assert printed[1].split()[:2] == ["accuracy", f"{summary['settings'][0]['arms'][0]['mean']:.3f}"]
     assert Path(printed[-1].removeprefix("checkpoint: ")).is_file()
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
@@ -195,7 +201,8 @@ def test_a_study_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     found = results(tmp_path / "runs" / "small")
     assert len(found) == 6
     assert [result["cost"]["steps"] for name, result in found.items() if "whole" in name] == [1, 1]
-    assert first[-1] == "6 of 6 trials are done, kept in runs/small"
+    assert first[-2:] == ["6 of 6 trials are done, kept in runs/small", "the page: runs/small/report.html"]
+    assert (tmp_path / "runs/small/report.html").is_file()
     assert [line.split()[:2] for line in first[2:5]] == [["erm", "2"], ["durm", "2"], ["whole", "2"]]
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/small/trials/*/result.json")}
     assert lines(call("run", "small.yaml")) == first
@@ -217,7 +224,7 @@ def test_trials_that_diverge_fail_alone(tmp_path: Path) -> None:
     assert told.keys() == {"fast", "late"}
     assert re.fullmatch(r"the loss became (nan|inf) at step \d+ with learning rate 1e\+20", told["fast"])
     assert re.search(r"step 1 with learning rate 1e\+30", told["late"])
-    assert answer.out.splitlines()[-1] == f"2 of 4 trials are done, kept in {folder}"
+    assert answer.out.splitlines()[-2] == f"2 of 4 trials are done, kept in {folder}"
     assert set(results(folder)) == {"digits-cnn-erm-erm-seed0", "digits-cnn-erm-durm-seed0"}
 
     status = lines(call("status", folder))

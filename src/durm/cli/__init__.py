@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from durm import __version__
-from durm.cli import data, evaluate, models, run, status, train
+from durm.cli import compare, data, evaluate, models, report, run, status, train, verdict
 from durm.cli.help import GroupedHelp
 from durm.errors import InputError
 
@@ -23,7 +23,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run.run, status.status, train.train, evaluate.evaluate, models.models):
+COMMANDS = (
+    *(compare.compare, run.run, status.status, report.report, verdict.verdict),
+    *(train.train, evaluate.evaluate, models.models),
+)
+for command in COMMANDS:
     app.command(command.__name__, cls=GroupedHelp)(command)
 app.add_typer(data.app, name="data")
 

@@ -1,11 +1,14 @@
-"""What a running study shows: trials done, time left, what failed. And tables of what came out."""
+"""What a running study shows: trials done, time left, what failed. And what came out: tables, the verdict in words."""
 
 import json
+import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from durm.report.tables import Table, beside_table, null_table, verdict_table
+from durm.report.words import headline, place, sentence, signed
 from durm.study.executor import Event
 from durm.training.trial import Trial
 
@@ -28,14 +31,37 @@ class Display:
         print(line, file=sys.stderr)
 
 
+class RunningDifference:
+    """The mean difference of each arm from the first one, over the pairs that are done so far."""
+
+    def __init__(self, trials: list[Trial]) -> None:
+        self.trials = {trial.id: trial for trial in trials}
+        self.values: dict[tuple[Any, ...], dict[str, float]] = {}
+        self.arms = list(dict.fromkeys(trial.arm for trial in trials))
+
+    def add(self, trial_id: str, value: float) -> None:
+        trial = self.trials[trial_id]
+        self.values.setdefault((trial.data, trial.model, trial.method, trial.seed), {})[trial.arm] = value
+
+    def __str__(self) -> str:
+        """Of the seeds whose arms are all done: `durm-1 +0.08, durm-2 −0.03 (n = 4)`."""
+        baseline, *others = self.arms
+        whole = [group for group in self.values.values() if len(group) == len(self.arms)]
+        if not others or not whole:
+            return ""
+        means = {arm: statistics.fmean(group[arm] - group[baseline] for group in whole) for arm in others}
+        return f"{', '.join(f'{arm} {signed(mean)}' for arm, mean in means.items())} (n = {len(whole)})"
+
+
 class ProgressDisplay(Display):
     """The same with a bar: it moves with every epoch, so that the time left is known before the first trial is done."""
 
     def __init__(self, trials: list[Trial], progress: Any) -> None:
         super().__init__(trials)
         self.progress = progress
-        self.task = progress.add_task("", total=len(trials), trials=f"0/{len(trials)} trials")
+        self.task = progress.add_task("", total=len(trials), trials=f"0/{len(trials)} trials", difference="")
         self.shares: dict[str, float] = {}
+        self.difference = RunningDifference(trials)
 
     def __call__(self, event: Event) -> None:
         super().__call__(event)
@@ -44,10 +70,13 @@ class ProgressDisplay(Display):
         elif event["kind"] in ("finished", "failed"):
             self.shares[event["trial"]] = 1.0
             self.finished += 1
+            if event["kind"] == "finished":
+                self.difference.add(event["trial"], event["metrics"]["accuracy"])
         self.progress.update(
             self.task,
             completed=sum(self.shares.values()),
             trials=f"{self.finished}/{len(self.names)} trials",
+            difference=str(self.difference),
         )
 
     def say(self, line: str) -> None:
@@ -62,10 +91,41 @@ def show(trials: list[Trial], *, quiet: bool) -> Iterator[Display]:
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.table import Column
 
-    columns = (TextColumn("{task.fields[trials]}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+    columns = (
+        *(TextColumn("{task.fields[trials]}", table_column=Column(no_wrap=True)), BarColumn(20), TimeElapsedColumn()),
+        *(TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[difference]}", style="dim")),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         yield ProgressDisplay(trials, progress)
+
+
+def print_verdict(summary: Mapping[str, Any], *, beside: bool = True) -> None:
+    """Prints the tables and the sentences. `beside` adds what is always looked at with the metric."""
+    for setting in summary["settings"]:
+        if setting["setting"]:
+            print(f"{summary['metric']} {place(setting['setting'])}")
+        _print(verdict_table(setting, summary))
+        if beside:
+            print()
+            _print(beside_table(setting))
+        if setting["null_control"]["comparisons"]:
+            print("\nnull control: each arm against itself, after a change that should not matter")
+            _print(null_table(setting, summary))
+        print()
+        for comparison in [*setting["comparisons"], *setting["derived"]["comparisons"]]:
+            print(sentence(comparison, summary))
+        if setting["comparisons"]:
+            print()
+    for warning in summary["warnings"]:
+        print(f"Note: {warning}")
+    if len(summary["settings"]) > 1:
+        print(headline(summary))
+
+
+def _print(table: Table) -> None:
+    print_table(table.headings, table.texts())
 
 
 def print_table(headings: list[str], rows: list[list[str]]) -> None:

@@ -83,6 +83,16 @@ def resolve_device(name: str, source: str = "--device") -> str:
     return name
 
 
+def exit_code(outcome: Any, folder: Path) -> int:
+    """The exit code of a study that was run; what went wrong is told on stderr."""
+    if outcome.interrupted:
+        typer.echo(f"durm: interrupted; run the same command again to go on ({folder})", err=True)
+        return 130
+    for name, reason in outcome.failed.items():
+        typer.echo(f"durm: trial {name} failed: {reason.strip().splitlines()[-1]}", err=True)
+    return 1 if outcome.failed else 0
+
+
 def whole_workers(workers: int | None, device: str, threads: int) -> int:
     """The number of workers, checked."""
     from durm.study.executor import default_workers

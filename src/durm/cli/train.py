@@ -38,7 +38,10 @@ def train(
     json: options.Json = False,
 ) -> int:
     """Train one model, with or without dummies, and evaluate it on the test set."""
-    from durm.cli.run import execute
+    from durm.cli.display import print_json, print_table, show
+    from durm.study.check import check_study
+    from durm.study.executor import Execution
+    from durm.study.judging import run_and_judge
     from durm.study.spec import make_study
     from durm.study.store import Store
 
@@ -74,9 +77,14 @@ def train(
         }
     )
     (trial,) = study.trials()
-    folder = out or Path("runs") / trial.folder_name
-    code = execute(study, folder, 1, data_root, quiet=quiet, json=json)
-    store = Store.open(folder)
-    if code == 0 and not json:
+    check_study(study, data_root)
+    store = Store.create(out or Path("runs") / trial.folder_name, study)
+    (judged,) = run_and_judge(store, Execution(1, data_root), lambda trials: show(trials, quiet=quiet or json))
+    if json:
+        print_json({**judged.summary, "failed": judged.outcome.failed})
+    elif judged.outcome.done:
+        (result,) = judged.results.values()
+        rows = [[name, *(f"{part[name]:.3f}" for part in (result["metrics"], result["val"]))] for name in result["val"]]
+        print_table(["metric", "test", "val"], rows)
         typer.echo(f"checkpoint: {store.trial_folder(trial) / 'checkpoint.pt'}")
-    return code
+    return options.exit_code(judged.outcome, store.folder)

@@ -35,8 +35,23 @@ def classification_metrics(logits: Tensor, targets: Tensor, num_classes: int) ->
 
 def calibration_error(probabilities: Tensor, targets: Tensor, bins: int = BINS) -> float:
     """The expected calibration error: |accuracy - confidence| of equal bins, averaged by their share of the samples."""
+    table = reliability(probabilities, targets, bins)
+    return sum(abs(right - sure) for right, sure in zip(table["correct"], table["confidence"], strict=True)) / len(
+        targets
+    )
+
+
+def reliability(probabilities: Tensor, targets: Tensor, bins: int = BINS) -> dict[str, list[float]]:
+    """For equal bins of confidence: how many samples, the sum of their confidences, how many of them are right."""
     confidence, predicted = probabilities.double().max(1)
-    correct = (predicted == targets).double()
     index = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gap = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, correct - confidence)
-    return float(gap.abs().sum() / len(targets))
+
+    def total(values: Tensor) -> list[float]:
+        sums: list[float] = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, values.double()).tolist()
+        return sums
+
+    return {
+        "count": total(torch.ones_like(confidence)),
+        "confidence": total(confidence),
+        "correct": total(predicted == targets),
+    }

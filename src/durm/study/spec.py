@@ -18,15 +18,20 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from durm.errors import InputError
-from durm.training.trial import MOST_DUMMIES, Conditions, Strict, TrainSpec, Trial
+from durm.study.verdict import ROPE, look_sizes
+from durm.training.trial import MOST_DUMMIES, Conditions, NotNegative, Strict, TrainSpec, Trial
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]*$")]
 MOST_SEEDS = 100_000
-OVERRIDES = {"dummies", *TrainSpec.model_fields}
+OVERRIDES = {"dummies", "dummy_seed", "head_noise", *TrainSpec.model_fields}
+DERIVED = "durm-val"
+"""The derived arm: of all arms that are plain DuRM, for each seed the one with the best validation accuracy."""
+HEAD_NOISE = 1e-6
+"""By how much a null control disturbs the initial head of an arm without dummies."""
 
 
 class Arm(Strict):
-    """A name and a set of overrides: `dummies`, and anything of `train`."""
+    """A name and a set of overrides: `dummies`, `dummy_seed`, `head_noise`, and anything of `train`."""
 
     name: Name
     overrides: dict[str, Any] = Field(default_factory=dict)
@@ -61,12 +66,26 @@ class Arm(Strict):
         count: int = self.overrides.get("dummies", 0)
         return count
 
+    @property
+    def counts_dummies_only(self) -> bool:
+        """Whether it is plain DuRM: some dummies, and nothing else changed."""
+        return self.dummies > 0 and set(self.overrides) == {"dummies"}
+
+    def null(self) -> "Arm":
+        """The same arm, changed in a way that should not matter: other dummies, or a head that is disturbed."""
+        change = {"dummy_seed": 1 + self.overrides.get("dummy_seed", 0)} if self.dummies else {"head_noise": HEAD_NOISE}
+        return Arm(name=f"{self.name} null", overrides={**self.overrides, **change})
+
     def written(self) -> dict[str, Any]:
         return {"name": self.name, **self.overrides}
 
 
 class Study(Conditions):
-    """A validated study. `trials()` lists what it stands for."""
+    """A validated study. `trials()` lists what it stands for.
+
+    `rope` is half the width of the region of practical equivalence, in the unit of the metric. With `max_seeds` the
+    study goes on until every arm is decided: `seeds` are then those of the looks so far. `null` adds the null control.
+    """
 
     name: Name = "study"
     data: tuple[str, ...] = ("digits",)
@@ -75,6 +94,9 @@ class Study(Conditions):
     arms: Annotated[tuple[Arm, ...], Field(min_length=1)]
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
     train: TrainSpec = Field(default_factory=TrainSpec)
+    rope: NotNegative = ROPE
+    max_seeds: Annotated[int, Field(ge=2, le=MOST_SEEDS)] | None = None
+    null: bool = False
 
     @field_validator("data", "model", "method", mode="before")
     @classmethod
@@ -111,22 +133,58 @@ class Study(Conditions):
             raise ValueError("dummies and arms exclude each other: dummies is short for arms")
         if "arms" not in values:
             values["arms"] = arms_of(values.pop("dummies", [0, 1, 2, 3]))
-        values.setdefault("seeds", 10)
+        most = values.get("max_seeds")
+        values.setdefault("seeds", look_sizes(most)[0] if isinstance(most, int) and most > 1 else 10)
         return values
 
     @model_validator(mode="after")
+    def _seeds_are_those_of_a_look(self) -> "Study":
+        if self.max_seeds is None:
+            return self
+        sizes = look_sizes(self.max_seeds)
+        if len(self.seeds) not in sizes or self.seeds != tuple(range(len(self.seeds))):
+            shown = ", ".join(map(str, sizes))
+            raise ValueError(f"seeds and max_seeds exclude each other: the study looks at {shown} seeds by itself")
+        return self
+
+    @model_validator(mode="after")
     def _arms_can_be_trained(self) -> "Study":
+        names = {arm.name for arm in self.arms}
+        if clash := names & {DERIVED, *(arm.name for arm in self.null_arms)}:
+            raise ValueError(f"arm {min(clash)!r}: durm gives that name to an arm of its own; choose another")
         for arm in self.arms:
             try:
-                self._recipe(arm)
+                self._trial(*self.settings[0], arm, 0)
             except ValidationError as error:
                 raise ValueError(f"arm {arm.name!r}: {_first_problem(error, flags=False)}") from None
         return self
 
     def trials(self) -> list[Trial]:
         """Every trial, seed by seed, so that an unfinished study has whole pairs."""
-        settings = list(product(self.data, self.model, self.method))
-        return [self._trial(*setting, arm, seed) for seed in self.seeds for setting in settings for arm in self.arms]
+        arms = (*self.arms, *self.null_arms)
+        return [self._trial(*setting, arm, seed) for seed in self.seeds for setting in self.settings for arm in arms]
+
+    @property
+    def settings(self) -> list[tuple[str, str, str]]:
+        """Every (data, model, method)."""
+        return list(product(self.data, self.model, self.method))
+
+    @property
+    def null_arms(self) -> list[Arm]:
+        """The arms of the null control, each to be compared with the arm that it was made from, in the same order."""
+        return [arm.null() for arm in self.arms] if self.null else []
+
+    @property
+    def looks(self) -> list[tuple[int, ...]]:
+        """The seeds of each look so far, for a study that goes on until decided."""
+        if self.max_seeds is None:
+            return []
+        return [self.seeds[:size] for size in look_sizes(self.max_seeds) if size <= len(self.seeds)]
+
+    def next_look(self) -> "Study | None":
+        """The same study with the seeds of its next look; None after the last."""
+        sizes = [size for size in look_sizes(self.max_seeds or 0) if size > len(self.seeds)]
+        return self.model_copy(update={"seeds": tuple(range(sizes[0]))}) if sizes and self.max_seeds else None
 
     def _trial(self, data: str, model: str, method: str, arm: Arm, seed: int) -> Trial:
         return Trial(
@@ -135,13 +193,15 @@ class Study(Conditions):
             method=method,
             arm=arm.name,
             dummies=arm.dummies,
+            dummy_seed=arm.overrides.get("dummy_seed", 0),
+            head_noise=arm.overrides.get("head_noise", 0.0),
             seed=seed,
             train=self._recipe(arm),
             **{name: getattr(self, name) for name in Conditions.model_fields},
         )
 
     def _recipe(self, arm: Arm) -> TrainSpec:
-        overrides = {key: value for key, value in arm.overrides.items() if key != "dummies"}
+        overrides = {key: value for key, value in arm.overrides.items() if key in TrainSpec.model_fields}
         train = {**self.train.model_dump(exclude_unset=True), **overrides}
         if "iterations" in overrides or "epochs" in overrides:  # an override of one length replaces the other
             train = {k: v for k, v in train.items() if k not in ("epochs", "iterations") or k in overrides}
@@ -162,6 +222,24 @@ def arms_of(dummies: Any) -> list[dict[str, Any]]:
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise ValueError(f"dummies={dummies!r}: {count!r} is not a whole number of at least 0")
     return [{"name": "erm" if count == 0 else f"durm-{count}", "dummies": count} for count in counts]
+
+
+def parse_arm(text: str) -> dict[str, Any]:
+    """An arm as it is written in a flag: `smoothing: label_smoothing=0.1, lr=0.1`."""
+    name, colon, rest = text.partition(":")
+    parts = [part.partition("=") for part in rest.split(",")]
+    if not name.strip() or (colon and not rest.strip()) or any(not sign for _, sign, _ in parts if colon):
+        raise InputError(f'--arm {text!r}: expected "NAME: key=value, …", such as "smoothing: label_smoothing=0.1"')
+    try:
+        overrides = {key.strip(): yaml.safe_load(value) for key, sign, value in parts if sign}
+    except yaml.YAMLError:
+        raise InputError(f"--arm {text!r}: a value in it cannot be read") from None
+    return {"name": name.strip(), **overrides}
+
+
+def readable(text: str) -> str:
+    """The text as a name: what is neither letter nor digit becomes a hyphen."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-._+") or "study"
 
 
 def make_study(values: dict[str, Any], source: str | None = None) -> Study:
@@ -190,8 +268,7 @@ def read_study(path: Path) -> Study:
     if not isinstance(values, dict):
         kind = "nothing" if values is None else f"a {type(values).__name__}"
         raise InputError(f"study {path} holds {kind}; expected keys such as data, model, dummies, seeds")
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", path.stem).strip("-._+") or "study"
-    return make_study({"name": name, **values}, f"study {path}")
+    return make_study({"name": readable(path.stem), **values}, f"study {path}")
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from durm._files import WriteError, make_folder, write_whole
 from durm.errors import InputError
 from durm.study.spec import Study, read_study
+from durm.study.verdict import look_sizes
 from durm.training.trial import Trial
 
 
@@ -48,7 +49,10 @@ class Store:
         path = folder / "study.yaml"
         with FileLock(folder / ".lock"):
             if path.exists():
-                _check_only_adds(folder, cls.open(folder).study.written(), study.written())
+                before = cls.open(folder).study
+                if study.max_seeds and before.max_seeds and len(before.seeds) > len(study.seeds):
+                    study = study.model_copy(update={"seeds": before.seeds})  # it goes on where it had come to
+                _check_only_adds(folder, before.written(), study.written())
             write_whole(path, yaml.safe_dump(study.written(), sort_keys=False).encode())
         return cls(folder, study)
 
@@ -113,17 +117,21 @@ class Store:
 
 
 def _check_only_adds(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Refuses a spec that is not the old one with, at the most, arms and seeds added."""
-    differences = []
-    for key in old:
-        adds = key in ("arms", "seeds") and all(item in new[key] for item in old[key])
-        if old[key] != new[key] and not (adds and old[key][:1] == new[key][:1]):
-            differences.append(_difference(key, old[key], new[key]))
+    """Refuses a spec that is not the old one with, at the most, arms, seeds and the null control added."""
+    differences = [_difference(key, old[key], new[key]) for key in old if not _adds(key, old[key], new[key])]
     if differences:
         raise InputError(
             f"{folder} holds another study: {'; '.join(differences)}. Only arms and seeds can be added; "
             "take another folder with --out"
         )
+
+
+def _adds(key: str, old: Any, new: Any) -> bool:
+    if key in ("arms", "seeds"):
+        return old[:1] == new[:1] and all(item in new for item in old)
+    if key == "max_seeds" and old is not None and new is not None:
+        return old <= new and old in look_sizes(new)  # otherwise the looks would not be those that were taken
+    return bool(old == new or (key == "null" and new))
 
 
 def _difference(key: str, old: Any, new: Any) -> str:

@@ -1,54 +1,211 @@
-"""The numbers of a study, setting by setting and arm by arm."""
+"""The numbers of a study, setting by setting and arm by arm, with the verdict: what stands in summary.json."""
 
+import json
 import statistics
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from durm._files import write_whole
+from durm.study.spec import DERIVED, Arm, Study
 from durm.study.store import Store
+from durm.study.verdict import Comparison, caution, compare_family
+
+METRIC = "accuracy"
+
+Key = tuple[str, str, str, str, int]
+"""data, model, method, arm, seed"""
+Results = Mapping[Key, dict[str, Any]]
+Found = dict[str, dict[str, Any]]
+"""The results of one arm in one setting, by seed."""
 
 
-def summarize(store: Store) -> dict[str, Any]:
-    """What is done so far: for each setting and arm the test accuracy of every seed, and means of the other metrics.
+def read_results(store: Store) -> dict[Key, dict[str, Any]]:
+    """The results of all trials that are done."""
+    return {
+        (trial.data, trial.model, trial.method, trial.arm, trial.seed): result
+        for trial in store.study.trials()
+        if (result := store.result(trial)) is not None
+    }
+
+
+def write_summary(store: Store, results: Results) -> dict[str, Any]:
+    """Summarises what is done, and keeps it as summary.json in the study's folder."""
+    path = store.folder / "summary.json"
+    try:
+        looked_at = json.loads(path.read_text())["looked_at"]
+    except (OSError, ValueError, KeyError):
+        looked_at = []
+    summary = summarize(store.study, results, looked_at)
+    write_whole(path, json.dumps(summary, indent=1, allow_nan=False).encode())
+    return summary
+
+
+def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> dict[str, Any]:
+    """What the results say. `looked_at` are the numbers of seeds at which a summary was made before.
 
     Values are unrounded, in percent where they are shares; numbers that are not defined are None.
     """
-    study, trials = store.study, store.study.trials()
-    results = {
-        (trial.data, trial.model, trial.method, trial.arm, trial.seed): result
-        for trial in trials
-        if (result := store.result(trial)) is not None
-    }
-    settings = []
-    for data, model, method in product(study.data, study.model, study.method):
-        arms = []
-        for arm in study.arms:
-            found = {s: r for s in study.seeds if (r := results.get((data, model, method, arm.name, s))) is not None}
-            values = [result["metrics"]["accuracy"] for result in found.values()]
-            arms.append(
-                {
-                    "arm": arm.name,
-                    "dummies": arm.dummies,
-                    "n": len(found),
-                    "mean": _mean(values),
-                    "std": statistics.stdev(values) if len(values) > 1 else None,
-                    **{
-                        key: _mean([result["metrics"][key] for result in found.values()])
-                        for key in ("nll", "ece", "ece_all", "dummy_mass", "dummy_hits")
-                    },
-                    "seconds_per_step": _mean([result["cost"]["seconds_per_step"] for result in found.values()]),
-                    "values": {str(seed): result["metrics"]["accuracy"] for seed, result in found.items()},
-                }
-            )
-        settings.append({"setting": {"data": data, "model": model, "method": method}, "arms": arms})
+    trials = len(study.trials())
+    complete = len(results) == trials
+    looks = sorted({*looked_at, *([len(study.seeds)] if complete else [])})
+    settings = [_setting(study, setting, results) for setting in study.settings]
     return {
         "study": study.name,
-        "metric": "accuracy",
+        "metric": METRIC,
         "higher_is_better": True,
+        "rope": study.rope,
+        "select": study.select,
+        "max_seeds": study.max_seeds,
         "settings": settings,
-        "trials": len(trials),
+        "trials": trials,
         "done": len(results),
+        "looked_at": looks,
+        "warnings": [*_warnings(study, results, looks, trials), *_cautions(settings)],
+        "cost": _cost(results),
+        "provenance": _provenance(results),
     }
 
 
-def _mean(values: list[float]) -> float | None:
-    return statistics.fmean(values) if values else None
+def is_decided(summary: Mapping[str, Any]) -> bool:
+    """Whether every arm of every setting has a verdict other than undecided."""
+    return all(c["verdict"] != "undecided" for setting in summary["settings"] for c in setting["comparisons"])
+
+
+def _setting(study: Study, setting: tuple[str, str, str], results: Results) -> dict[str, Any]:
+    def found(arm: str) -> Found:
+        return {str(s): result for s in study.seeds if (result := results.get((*setting, arm, s))) is not None}
+
+    arms = {arm.name: found(arm.name) for arm in study.arms}
+    chosen = _chosen_on_validation(study.arms, arms)
+    derived = {seed: arms[name][seed] for seed, name in chosen.items()}
+    null = {arm.name: found(arm.name) for arm in study.null_arms}
+    baseline = study.arms[0].name
+
+    every = {**arms, DERIVED: derived, **null}
+
+    def judged(*family: tuple[str, str]) -> list[dict[str, Any]]:
+        return [_with_cost(comparison, every) for comparison in _compare(study, family, every)]
+
+    return {
+        "setting": dict(zip(("data", "model", "method"), setting, strict=True)),
+        "arms": [_arm(arm.name, arm.dummies, arms[arm.name]) for arm in study.arms],
+        "comparisons": judged(*((arm.name, baseline) for arm in study.arms[1:])),
+        "derived": {
+            "arms": [{**_arm(DERIVED, None, derived), "chosen": chosen}] if chosen else [],
+            "comparisons": judged((DERIVED, baseline)) if chosen else [],
+        },
+        "null_control": {
+            "arms": [_arm(arm.name, arm.dummies, null[arm.name]) for arm in study.null_arms],
+            "comparisons": judged(*((arm.null().name, arm.name) for arm in study.arms if study.null)),
+        },
+    }
+
+
+def _compare(study: Study, family: Sequence[tuple[str, str]], results: Mapping[str, Found]) -> list[Comparison]:
+    values = {arm: _values(found) for arm, found in results.items()}
+    looks = [[str(seed) for seed in seeds] for seeds in study.looks]
+    return compare_family(family, values, rope=study.rope, looks=looks)
+
+
+def _arm(name: str, dummies: int | None, found: Found) -> dict[str, Any]:
+    values = list(_values(found).values())
+
+    def mean(take: Callable[[dict[str, Any]], float]) -> float | None:
+        return statistics.fmean(take(result) for result in found.values()) if found else None
+
+    return {
+        "arm": name,
+        "dummies": dummies,
+        "n": len(values),
+        "mean": statistics.fmean(values) if values else None,
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        **{
+            key: mean(lambda result, key=key: result["metrics"][key])  # type: ignore[misc]
+            for key in ("nll", "ece", "ece_all", "dummy_mass", "dummy_hits")
+        },
+        "train_accuracy": mean(lambda result: result["train"]["accuracy"]),
+        "val_accuracy": mean(lambda result: result["val"]["accuracy"]),
+        "seconds_per_step": mean(lambda result: result["cost"]["seconds_per_step"]),
+        "parameters": mean(lambda result: result["cost"]["parameters"]),
+        "values": _values(found),
+    }
+
+
+def _values(found: Found) -> dict[str, float]:
+    return {seed: result["metrics"][METRIC] for seed, result in found.items()}
+
+
+def _with_cost(comparison: Comparison, results: Mapping[str, Found]) -> dict[str, Any]:
+    """The comparison, with the median over the pairs of the ratio of seconds per step."""
+    arm, baseline = results[comparison.arm], results[comparison.baseline]
+    ratios = [
+        arm[seed]["cost"]["seconds_per_step"] / baseline[seed]["cost"]["seconds_per_step"]
+        for seed in baseline
+        if seed in arm and baseline[seed]["cost"]["seconds_per_step"] > 0
+    ]
+    return {**comparison.as_dict(), "cost_ratio": statistics.median(ratios) if ratios else None}
+
+
+def _chosen_on_validation(arms: Sequence[Arm], results: Mapping[str, Found]) -> dict[str, str]:
+    """For each seed that all plain DuRM arms have, the one with the best validation accuracy, the first of equals."""
+    candidates = [arm.name for arm in arms if arm.counts_dummies_only]
+    if len(candidates) < 2:
+        return {}
+    seeds = [seed for seed in results[candidates[0]] if all(seed in results[name] for name in candidates)]
+    return {seed: max(candidates, key=lambda name: results[name][seed]["val"]["accuracy"]) for seed in seeds}
+
+
+def _warnings(study: Study, results: Results, looks: Sequence[int], trials: int) -> list[str]:
+    """What a reader has to know before he believes the verdict."""
+    warnings = []
+    if len(results) < trials:
+        warnings.append(f"{trials - len(results)} of {trials} trials are not done or failed; pairs without them count.")
+    if study.max_seeds is None and len(looks) > 1:
+        warnings.append(
+            f"Seeds were added after a verdict had been seen (at {', '.join(map(str, looks))} seeds). The intervals "
+            "do not know of that; --until-decided does."
+        )
+    if len(study.seeds) < 6 and study.max_seeds is None:
+        smallest = 2 / 2 ** len(study.seeds)
+        warnings.append(
+            f"{_counted(len(study.seeds), 'seed')}: the smallest p value that so few pairs can give is {smallest:.3g}. "
+            "Take 6 or more."
+        )
+    tests = {data: result["samples"]["test"] for (data, *_), result in results.items()}
+    for data, count in tests.items():
+        if 100 / count > study.rope:
+            warnings.append(
+                f"One sample of the test set of {data} ({count} samples) weighs {100 / count:.2g} points, more than "
+                f"the region of practical equivalence of ±{study.rope:g}."
+            )
+    mixed = [key for key, value in _provenance(results).items() if isinstance(value, list)]
+    if mixed:
+        warnings.append(f"Not all trials ran under the same conditions: {', '.join(mixed)} differ.")
+    return warnings
+
+
+def _cautions(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [text for setting in settings for comparison in setting["comparisons"] if (text := caution(comparison))]
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _cost(results: Results) -> dict[str, float]:
+    costs = [result["cost"] for result in results.values()]
+    return {
+        "seconds": sum(cost["seconds"] for cost in costs),
+        "steps": sum(cost["steps"] for cost in costs),
+        "peak_memory": max((cost["peak_memory"] for cost in costs), default=0),
+    }
+
+
+def _provenance(results: Results) -> dict[str, Any]:
+    """Where the trials ran. What is not the same for all of them is a list."""
+    keys = ("durm", "torch", "python", "system", "device", "device_name", "threads", "commit")
+    merged: dict[str, Any] = {}
+    for key in keys:
+        values = list(dict.fromkeys(result["provenance"].get(key) for result in results.values()))
+        merged[key] = values[0] if len(values) == 1 else values or None
+    return merged

@@ -21,11 +21,13 @@ from torch import Tensor, nn
 
 from durm import data, models
 from durm._files import WriteError
-from durm._random import derived_seed
+from durm._random import derived_seed, generator
 from durm.data.bundle import DataBundle, Samples
-from durm.evaluation.classification import classification_metrics
+from durm.evaluation.classification import classification_metrics, reliability
 from durm.heads import full_logits, widen
+from durm.heads.finding import find_heads
 from durm.objectives import OBJECTIVES, Batch
+from durm.scores import probabilities
 from durm.training import checkpoint
 from durm.training.engine import Engine, with_engine
 from durm.training.feeding import Feed, evaluation_batches
@@ -96,20 +98,35 @@ def build_model(trial: Trial, bundle: DataBundle) -> nn.Module:
     """The C-class model under the seed, widened. The global random state is used, and left to the caller."""
     torch.manual_seed(derived_seed(trial.seed, "model"))
     model = models.build(trial.model, bundle.num_classes, bundle.input.shape, pretrained=trial.pretrained)
-    widen(model, trial.dummies, num_classes=bundle.num_classes, seed=trial.seed)
+    if trial.head_noise:
+        _disturb_heads(model, bundle.num_classes, trial)
+    seed = derived_seed(trial.seed, "dummies", trial.dummy_seed) if trial.dummy_seed else trial.seed
+    widen(model, trial.dummies, num_classes=bundle.num_classes, seed=seed)
     if trial.train.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, samples: Samples, bundle: DataBundle, device: torch.device) -> dict[str, float]:
-    """The metrics of a model on samples, from all its C + C_d logits. The model is left in eval mode."""
+def _disturb_heads(model: nn.Module, num_classes: int, trial: Trial) -> None:
+    random = generator(trial.seed, "head noise")
+    for layer in find_heads(model, None, num_classes).values():
+        for parameter in layer.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=random), alpha=trial.head_noise)
+
+
+@torch.no_grad()
+def predict(model: nn.Module, samples: Samples, bundle: DataBundle, device: torch.device) -> Tensor:
+    """All C + C_d logits of the samples. The model is left in eval mode."""
     model.eval()
     with full_logits(model):
         batches = evaluation_batches(samples, bundle.input, EVALUATION_BATCH)
-        logits = torch.cat([model(inputs.to(device)).float().cpu() for inputs in batches])
-    return classification_metrics(logits, samples.labels, bundle.num_classes)
+        return torch.cat([model(inputs.to(device)).float().cpu() for inputs in batches])
+
+
+def evaluate(model: nn.Module, samples: Samples, bundle: DataBundle, device: torch.device) -> dict[str, float]:
+    """The metrics of a model on samples."""
+    return classification_metrics(predict(model, samples, bundle, device), samples.labels, bundle.num_classes)
 
 
 def _run(trial: Trial, surroundings: Surroundings, engine: Engine) -> Result:
@@ -221,11 +238,16 @@ class _Training:
         part = torch.arange(min(len(self.bundle.train), TRAIN_SAMPLES_EVALUATED))
         measured = partial(evaluate, self.model, bundle=self.bundle, device=self.engine.device)
         device, seconds = self.engine.device, self.progress.seconds
+        bundle, test = self.bundle, self.bundle.test
+        logits = predict(self.model, test, bundle, device)
         return Result(
             trial=self.trial.id,
-            metrics=measured(self.bundle.test),
-            val=measured(self.bundle.val),
-            train=measured(self.bundle.train.subset(part)),
+            metrics=classification_metrics(logits, test.labels, bundle.num_classes),
+            val=measured(bundle.val),
+            train=measured(bundle.train.subset(part)),
+            reliability=reliability(probabilities(logits, bundle.num_classes), test.labels),
+            samples={"train": len(bundle.train), "val": len(bundle.val), "test": len(test)},
+            class_names=bundle.class_names,
             selected_epoch=self.progress.best_epoch or self.epochs,
             curves=self.progress.curves,
             cost={
@@ -237,8 +259,8 @@ class _Training:
             },
             provenance={
                 **provenance(device, self.trial.threads),
-                "data": self.bundle.fingerprint,
-                "data_notes": self.bundle.notes,
+                "data": bundle.fingerprint,
+                "data_notes": bundle.notes,
             },
             weights_sha256=checkpoint.weights_sha256(state),
         )

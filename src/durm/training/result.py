@@ -21,6 +21,10 @@ class Result(BaseModel):
         metrics: of the test set, for the selected weights (see `durm.evaluation.classification`).
         val: the same of the validation set.
         train: the same of the training set without augmentation (of the first 10,000 samples, if there are more).
+        reliability: of the test set: for each of 15 bins of confidence the number of samples, the sum of their
+            confidences and the number of right ones, by which several seeds can be pooled.
+        samples: how many samples each part has.
+        class_names: in the order of the logits.
         selected_epoch: the epoch, counted from 1, after which the weights were taken.
         curves: one entry for each epoch.
         cost: seconds of training, seconds per step, steps, peak memory in bytes, parameters.
@@ -32,6 +36,9 @@ class Result(BaseModel):
     metrics: dict[str, float]
     val: dict[str, float]
     train: dict[str, float]
+    reliability: dict[str, list[float]]
+    samples: dict[str, int]
+    class_names: list[str]
     selected_epoch: int
     curves: list[dict[str, float]]
     cost: dict[str, float]

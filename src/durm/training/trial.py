@@ -104,13 +104,19 @@ class Conditions(Strict):
 
 
 class Trial(Conditions):
-    """One run: a setting (data, model, method), an arm (its name, its dummies, its way of training) and a seed."""
+    """One run: a setting (data, model, method), an arm (its name, its dummies, its way of training) and a seed.
+
+    `dummy_seed` draws other dummies under the same seed; `head_noise` disturbs the real rows of the initial head by
+    normal noise of that size. Both are for null controls: they change a run in a way that should not matter.
+    """
 
     data: str
     model: str
     method: str = "erm"
     arm: str = "erm"
     dummies: Annotated[int, Field(ge=0, le=MOST_DUMMIES)] = 0
+    dummy_seed: Annotated[int, Field(ge=0)] = 0
+    head_noise: NotNegative = 0.0
     seed: Annotated[int, Field(ge=0)] = 0
     train: TrainSpec = Field(default_factory=TrainSpec)
 

@@ -1,0 +1,1 @@
+"""What a study says, for people: sentences, tables, figures, the page."""

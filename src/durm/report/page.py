@@ -1,0 +1,125 @@
+"""The page of a study: one file that works offline; beside it the figures and a Markdown version for pull requests."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+from markupsafe import Markup
+
+from durm._files import make_folder, write_whole
+from durm.report import figures, words
+from durm.report.tables import beside_table, null_table, overview_table, seeds_table, statistics_table, verdict_table
+from durm.study.spec import Study
+from durm.study.store import Store
+from durm.study.summary import Results
+
+OPEN_SETTINGS = 4
+"""More settings than these are folded up."""
+CLASSES_SHOWN = 30
+
+
+def write_report(store: Store, results: Results, summary: Mapping[str, Any]) -> Path:
+    """Writes report.html, report.md and figures/ into the study's folder; gives the path of the page."""
+    with figures.drawing():
+        drawn = [_draw(store.study, setting, results, summary) for setting in summary["settings"]]
+    make_folder(store.folder / "figures")
+    for index, pictures in enumerate(drawn):
+        for name, svg in pictures.items():
+            prefix = f"{index + 1:03d}-" if len(drawn) > 1 else ""
+            write_whole(store.folder / "figures" / f"{prefix}{name}.svg", svg.encode())
+    write_whole(store.folder / "report.md", markdown(summary).encode())
+    page = store.folder / "report.html"
+    write_whole(page, _html(store.study, results, summary, drawn).encode())
+    return page
+
+
+def markdown(summary: Mapping[str, Any]) -> str:
+    """The verdict and its tables, for pasting into a pull request."""
+    return _environment().get_template("report.md.jinja").render(_content(summary), escape=_escape_markdown)
+
+
+def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: list[dict[str, str]]) -> str:
+    settings = []
+    for (data, model, method), setting, pictures in zip(study.settings, summary["settings"], drawn, strict=True):
+        runs = [result for key, result in results.items() if key[:3] == (data, model, method)]
+        settings.append(
+            {
+                "summary": setting,
+                "figures": {name: Markup(figures.for_page(svg)) for name, svg in pictures.items()},
+                "samples": runs[0]["samples"] if runs else {},
+                "class_names": runs[0]["class_names"][:CLASSES_SHOWN] if runs else [],
+                "num_classes": len(runs[0]["class_names"]) if runs else 0,
+                "notes": runs[0]["provenance"]["data_notes"] if runs else [],
+            }
+        )
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            **_content(summary),
+            settings=settings,
+            study_yaml=yaml.safe_dump(study.written(), sort_keys=False, allow_unicode=True),
+            open_settings=OPEN_SETTINGS,
+            colours={figures.COLOURS[index]: index for index in range(len(figures.COLOURS))},
+            captions=words.CAPTIONS,
+        )
+    )
+
+
+def _draw(study: Study, setting: Mapping[str, Any], results: Results, summary: Mapping[str, Any]) -> dict[str, str]:
+    key = tuple(setting["setting"].values())
+    runs = {
+        arm.name: [result for seed in study.seeds if (result := results.get((*key, arm.name, seed))) is not None]
+        for arm in study.arms
+    }
+    name, metric = str(key), summary["metric"]
+    pictures = {}
+    if setting["comparisons"]:
+        pictures["intervals"] = figures.intervals(setting, metric, summary["rope"])
+    return {
+        **pictures,
+        "pairs": figures.pairs(setting, metric),
+        "val_accuracy": figures.curves(runs, "val_accuracy", "validation accuracy, %", name),
+        "val_nll": figures.curves(runs, "val_nll", "validation loss over the real classes", name),
+        "calibration": figures.calibration(runs, name),
+    }
+
+
+def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page and the Markdown have in common."""
+    return {
+        "study": summary,
+        "headline": words.headline(summary),
+        "meaning": words.meaning(summary),
+        "sentence": lambda comparison: words.sentence(comparison, summary),
+        "place": words.place,
+        "overview": overview_table(summary) if len(summary["settings"]) > 1 else None,
+        "tables": {
+            "verdict": lambda setting: verdict_table(setting, summary),
+            "statistics": lambda setting: statistics_table(setting, summary),
+            "null": lambda setting: null_table(setting, summary),
+            "beside": beside_table,
+            "seeds": seeds_table,
+        },
+    }
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("durm.report", "templates"),
+        autoescape=lambda name: name is not None and ".html" in name,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment
+
+
+def _escape_markdown(text: object) -> str:
+    """Text in a cell of a table: no pipe, no tag, no emphasis of its own."""
+    shown = str(text)
+    for character in "\\`*_[]<>|#":
+        shown = shown.replace(character, f"\\{character}")
+    return shown.replace("\n", " ")

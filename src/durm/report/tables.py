@@ -1,0 +1,152 @@
+"""The tables of a study, as the terminal, the page and the Markdown show them: texts, and values to sort by."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from durm.report.words import bounds, decimals, p_value, plain, signed
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`sort` is the number to sort by; None sorts last. Texts sort as texts."""
+
+    text: str
+    sort: float | str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    headings: list[str]
+    rows: list[list[Cell]]
+
+    def texts(self) -> list[list[str]]:
+        return [[cell.text for cell in row] for row in self.rows]
+
+
+def verdict_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
+    """One row for each arm, the baseline first, the derived arm last."""
+    comparisons = {c["arm"]: c for c in [*setting["comparisons"], *setting["derived"]["comparisons"]]}
+    rows = []
+    for arm in [*setting["arms"], *setting["derived"]["arms"]]:
+        comparison = comparisons.get(arm["arm"])
+        judged = _judged(comparison, summary) if comparison else [Cell(""), Cell(""), Cell(""), Cell("baseline")]
+        rows.append([_text(arm["arm"]), _count(arm["n"]), _plain(arm["mean"]), _plain(arm["std"]), *judged])
+    return Table(["arm", "n", "mean", "std", "difference", "interval", "p (Holm)", "verdict"], rows)
+
+
+def null_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
+    """The null control: each arm against itself, after a change that should not matter."""
+    rows = [
+        [
+            _text(c["baseline"]),
+            _text(_CHANGES[c["arm"] in _with_dummies(setting)]),
+            _count(c["n"]),
+            *_judged(c, summary),
+        ]
+        for c in setting["null_control"]["comparisons"]
+    ]
+    return Table(["arm", "against itself", "n", "difference", "interval", "p (Holm)", "verdict"], rows)
+
+
+_CHANGES = {True: "with other dummies", False: "with its first head disturbed by 1e-6"}
+
+
+def _with_dummies(setting: Mapping[str, Any]) -> set[str]:
+    return {arm["arm"] for arm in setting["null_control"]["arms"] if arm["dummies"]}
+
+
+def statistics_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
+    """What stands behind the verdict, for those who know the words."""
+    rows = []
+    for c in [*setting["comparisons"], *setting["derived"]["comparisons"]]:
+        digits = decimals(c, summary["rope"])
+        rows.append(
+            [
+                _text(c["arm"]),
+                _interval(c["ci"], digits),
+                _p(c["p"]),
+                _p(c["p_min"]),
+                Cell(f"{c['wins']} / {c['ties']} / {c['losses']}", c["wins"]),
+                _plain(c["correlation"]),
+                Cell("–" if c["seeds_needed"] is None else f"{c['seeds_needed']:,}", c["seeds_needed"]),
+                _plain(c["variance_ratio"]),
+                _p(c["p_variance_holm"]),
+            ]
+        )
+    headings = [
+        *("arm", "plain 95 % interval", "p", "smallest p", "wins / ties / losses", "correlation of pairs"),
+        *("seeds needed", "variance ratio", "its p (Holm)"),
+    ]
+    return Table(headings, rows)
+
+
+def beside_table(setting: Mapping[str, Any]) -> Table:
+    """What is always looked at beside the metric: likelihood, calibration, what the dummies take, cost."""
+    ratios = {c["arm"]: c["cost_ratio"] for c in setting["comparisons"]}
+    rows = []
+    for arm in setting["arms"]:
+        ratio = ratios.get(arm["arm"], 1.0 if arm["n"] else None)
+        rows.append(
+            [
+                *(_text(arm["arm"]), _plain(arm["nll"], 4), _plain(arm["ece"]), _plain(arm["dummy_mass"], 3)),
+                *(_plain(arm["dummy_hits"], 3), _plain(arm["train_accuracy"])),
+                Cell("–" if ratio is None else f"× {ratio:.2f}", ratio),
+                Cell("–" if arm["parameters"] is None else f"{arm['parameters']:,.0f}", arm["parameters"]),
+            ]
+        )
+    headings = [
+        *("arm", "real-class NLL", "calibration error %", "dummy mass %", "dummy hits %", "training accuracy %"),
+        *("time of a step", "parameters"),
+    ]
+    return Table(headings, rows)
+
+
+def seeds_table(setting: Mapping[str, Any]) -> Table:
+    """Every number: one row for each seed, one column for each arm."""
+    arms = [*setting["arms"], *setting["derived"]["arms"], *setting["null_control"]["arms"]]
+    seeds = list(dict.fromkeys(seed for arm in arms for seed in arm["values"]))
+    rows = [[Cell(seed, int(seed)), *(_plain(arm["values"].get(seed), 3) for arm in arms)] for seed in seeds]
+    return Table(["seed", *(arm["arm"] for arm in arms)], rows)
+
+
+def overview_table(summary: Mapping[str, Any]) -> Table:
+    """Every comparison of a grid, one row each."""
+    rows = []
+    for setting in summary["settings"]:
+        for comparison in setting["comparisons"]:
+            words = [_text(part) for part in setting["setting"].values()]
+            rows.append([*words, _text(comparison["arm"]), _count(comparison["n"]), *_judged(comparison, summary)])
+    return Table(
+        [*summary["settings"][0]["setting"], "arm", "n", "difference", "interval", "p (Holm)", "verdict"], rows
+    )
+
+
+def _judged(comparison: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Cell]:
+    digits = decimals(comparison, summary["rope"])
+    return [
+        Cell(signed(comparison["difference"], digits), comparison["difference"]),
+        _interval(comparison["ci_family"], digits),
+        _p(comparison["p_holm"]),
+        _text(comparison["verdict"]),
+    ]
+
+
+def _text(text: str) -> Cell:
+    return Cell(text, text)
+
+
+def _count(n: int) -> Cell:
+    return Cell(str(n), n)
+
+
+def _plain(value: float | None, digits: int = 2) -> Cell:
+    return Cell(plain(value, digits), value)
+
+
+def _interval(interval: Sequence[float] | None, digits: int) -> Cell:
+    return Cell(bounds(interval, digits), interval[0] if interval else None)
+
+
+def _p(value: float | None) -> Cell:
+    return Cell(p_value(value), value)

@@ -1,0 +1,183 @@
+"""The verdict in sentences. The terminal, the page and the Markdown use the same ones."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+ORDER = ("better", "worse", "equal", "undecided")
+UNITS = {"accuracy": "points"}
+CAPTIONS = {
+    "intervals": (
+        "How much each arm differs from the baseline. Dot: the mean difference. Thin line: the interval that the "
+        "verdict comes from; thick line: the plain 95 % interval. Small dots: the single seeds. Grey band: differences "
+        "that count as none. A thin line wholly beyond the band means better or worse, wholly inside it equal, "
+        "otherwise undecided."
+    ),
+    "pairs": (
+        "Each grey line is one seed: the same split, initial weights, order of data and augmentation in every arm. "
+        "Coloured bars: the mean of each arm. Lines that go up and down alike show why runs are compared in pairs."
+    ),
+    "val_accuracy": (
+        "Accuracy on the validation set while training: mean over the seeds, with a band of one standard "
+        "deviation. The steep beginning may be cut off."
+    ),
+    "val_nll": "The loss over the real classes on the validation set, comparable between numbers of dummies.",
+    "calibration": (
+        "How often the model is right when it is so sure, on the test set, all seeds pooled. On the dashed line a "
+        "model is exactly as often right as it says; below it, it is too sure of itself. Bins of fewer than 10 "
+        "samples are left out."
+    ),
+}
+"""What a newcomer needs to read a figure."""
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """The verdict of a study in one sentence."""
+    settings = summary["settings"]
+    comparisons = [comparison for setting in settings for comparison in setting["comparisons"]]
+    if not comparisons:
+        return "There is one arm only, so there is nothing to compare."
+    if len(settings) == 1:
+        where = place(settings[0]["setting"])
+        return f"{_groups(comparisons)}{where and ' '}{where} ({_pairs(max(c['n'] for c in comparisons))} of runs)."
+    counts = {word: sum(c["verdict"] == word for c in comparisons) for word in ORDER}
+    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    baseline = comparisons[0]["baseline"]
+    return f"{len(comparisons)} comparisons with {baseline} in {len(settings)} settings: {told}."
+
+
+def sentence(comparison: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """What is known about one arm, with the numbers."""
+    arm, baseline, n = comparison["arm"], comparison["baseline"], comparison["n"]
+    number, unit = _format(comparison, summary), UNITS.get(summary["metric"], "")
+    if n == 0:
+        return f"{arm} against {baseline} is undecided: there is no pair of runs yet."
+    difference = f"{number(comparison['difference'])} {unit}".strip()
+    if n == 1:
+        return f"{arm} against {baseline} is undecided: one pair of runs (difference {difference}) decides nothing."
+    low, high = comparison["ci_family"]
+    bounds = f"{number(low)} to {number(high)}"
+    told = f"{difference} (interval {bounds}, {_pairs(n)})"
+    rope = f"±{summary['rope']:g}"
+    if comparison["verdict"] in ("better", "worse"):
+        return (
+            f"{arm} is {comparison['verdict']} than {baseline}: {told}, beyond the {rope} that count as no difference."
+        )
+    if comparison["verdict"] == "equal":
+        same = f"{arm} and {baseline} are equal for practical purposes"
+        return f"{same}: {told}, within the {rope} that count as no difference."
+    if low > high:
+        return f"{arm} against {baseline} is undecided: the looks contradict each other ({difference}, {_pairs(n)})."
+    return f"{arm} against {baseline} is undecided: {told} reaches across {rope}. {_needed(comparison)}"
+
+
+def meaning(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the words do and do not mean, as (in short, in full)."""
+    rope, unit = f"±{summary['rope']:g}", UNITS.get(summary["metric"], "")
+    rope = f"{rope} {unit}".strip()
+    arms = max((len(setting["comparisons"]) for setting in summary["settings"]), default=0)
+    together = " over all arms of a setting together" if arms > 1 else ""
+    meant = [
+        (
+            "Better, worse",
+            f"the whole interval of the mean difference lies beyond {rope}. If no arm really differed by more than "
+            f"that, a study like this one would say so in at most 5 of 100 cases{together}.",
+        ),
+        ("Equal", f"the whole interval lies within {rope}, which was said beforehand to be too little to matter."),
+        ("Undecided", "neither. It is not the same as equal: these runs cannot tell, and more seeds might."),
+        (
+            "Not meant",
+            "that the same holds for other data, another model, other settings of training. Seeds vary the split, the "
+            "initialisation and the order of the data; the test samples are the same in all runs.",
+        ),
+    ]
+    if len(summary["settings"]) > 1:
+        meant.append(
+            (
+                "Many settings",
+                f"the 5 of 100 hold for each setting on its own: among {len(summary['settings'])} of them without any "
+                f"difference, about {0.05 * len(summary['settings']):.2g} would be expected to show one.",
+            )
+        )
+    if summary["max_seeds"] is not None:
+        meant.append(
+            (
+                "Looking again",
+                "this study looks several times and stops when it is decided. The intervals of the verdict allow for "
+                "that; the plain 95 % interval and the p values are for the final number of seeds alone and do not.",
+            )
+        )
+    return meant
+
+
+def place(setting: Mapping[str, str]) -> str:
+    """Where a comparison was made: `on digits with cnn`; for a table of others' runs, whatever it calls its setting."""
+    if "data" not in setting:
+        return " ".join(f"in {name}" for name in setting.values())
+    method = "" if setting["method"] == "erm" else f", {setting['method']}"
+    return f"on {setting['data']} with {setting['model']}{method}"
+
+
+def signed(value: float | None, decimals: int = 2) -> str:
+    """A difference with its sign and a real minus; a dash for what is not defined."""
+    if value is None:
+        return "–"
+    text = f"{value:+.{decimals}f}".replace("-", "−")
+    return text if float(f"{value:.{decimals}f}") else text[1:]
+
+
+def plain(value: float | None, decimals: int = 2) -> str:
+    return "–" if value is None else f"{value:.{decimals}f}".replace("-", "−")
+
+
+def bounds(interval: Sequence[float] | None, decimals: int = 2) -> str:
+    return "–" if interval is None else f"{signed(interval[0], decimals)} … {signed(interval[1], decimals)}"
+
+
+def p_value(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1e}" if value < 0.001 else f"{value:.3f}"
+
+
+def decimals(comparison: Mapping[str, Any], rope: float) -> int:
+    """As many as show two digits of the region or of the interval's half-width, whichever is the finer."""
+    low, high = comparison["ci_family"] or (0.0, 0.0)
+    finest = min((size for size in (rope, abs(high - low) / 2) if size > 0), default=1.0)
+    return min(8, max(2, 1 - math.floor(math.log10(finest))))
+
+
+def _format(comparison: Mapping[str, Any], summary: Mapping[str, Any]) -> Any:
+    digits = decimals(comparison, summary["rope"])
+    return lambda value: signed(value, digits)
+
+
+def _groups(comparisons: Sequence[Mapping[str, Any]]) -> str:
+    """`durm-1 is better than erm; durm-2 and durm-3 are undecided against erm`."""
+    groups = []
+    for word in ORDER:
+        arms = [comparison["arm"] for comparison in comparisons if comparison["verdict"] == word]
+        if arms:
+            verb = "is" if len(arms) == 1 else "are"
+            groups.append(f"{_joined(arms)} {verb} {word} {_PREPOSITIONS[word]} {comparisons[0]['baseline']}")
+    return "; ".join(groups)
+
+
+_PREPOSITIONS = {"better": "than", "worse": "than", "equal": "to", "undecided": "against"}
+
+
+def _joined(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _pairs(n: int) -> str:
+    return f"{n} pair{'' if n == 1 else 's'}"
+
+
+def _needed(comparison: Mapping[str, Any]) -> str:
+    needed = comparison["seeds_needed"]
+    if needed is None:
+        return "The difference is so near the edge of the region that no practical number of seeds would decide."
+    if needed <= comparison["n"]:
+        return "One more look may decide."
+    return f"About {needed} seeds would decide if difference and spread stayed as they are."
