@@ -139,5 +139,9 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
         print(line.rstrip())
 
 
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=1, allow_nan=False)
+
+
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, allow_nan=False))
+    print(as_json(value))

@@ -29,7 +29,7 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Execution:
-    """How to run a study: none of it changes the numbers."""
+    """How to run a study: none of it changes the numbers. Without workers, trials run in this process."""
 
     workers: int = 1
     data_root: Path | None = None
@@ -54,7 +54,8 @@ def run_study(store: Store, execution: Execution, on_event: Callable[[Event], No
     trials = store.study.trials()
     pending = [trial for trial in trials if not store.is_done(trial)]
     store.forget_errors()
-    interrupted = bool(pending) and _run_in_processes(store, pending, execution, on_event)
+    run = _run_in_processes if execution.workers else _run_here
+    interrupted = bool(pending) and run(store, pending, execution, on_event)
     left = [trial for trial in pending if not store.is_done(trial)]
     unknown = None if interrupted else "it was not run, because the worker processes died"
     reasons = {trial.folder_name: store.error(trial) or unknown for trial in left}
@@ -63,6 +64,14 @@ def run_study(store: Store, execution: Execution, on_event: Callable[[Event], No
         failed={name: reason for name, reason in reasons.items() if reason is not None},
         interrupted=interrupted and bool(left),
     )
+
+
+def _run_here(store: Store, pending: list[Trial], execution: Execution, on_event: Callable[[Event], None]) -> bool:
+    """Whether it was interrupted."""
+    stopping = threading.Event()
+    with _on_interrupt(lambda number, frame: stopping.set()):
+        work(store, pending, execution, on_event, stopping.is_set)
+    return stopping.is_set()
 
 
 def _run_in_processes(

@@ -1,0 +1,120 @@
+"""Ours beside the paper's: what a recipe gave so far, row by row."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from durm.data import LOADERS, Sampled
+from durm.paper.recipe import SCALES, Recipe, Row, Scale
+from durm.paper.reported import reported_cells
+from durm.report.tables import Cell, Table
+from durm.report.words import bounds, decimals, plain, signed
+from durm.study.store import Store
+from durm.study.summary import read_results, summarize
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A recipe at a scale, in a folder of its own: `folder/row/` is the study of a row."""
+
+    recipe: Recipe
+    scale: Scale
+    folder: Path
+
+    def row_folder(self, row: Row) -> Path:
+        return self.folder / row.id
+
+    def data_root(self, row: Row, given: Path | None) -> Path | None:
+        """Where the row's data lie. At smoke scale that is a folder of generated files, which is filled on the way."""
+        if self.scale != "smoke":
+            return given
+        root = self.folder / "data"
+        loader = LOADERS[row.data.partition(":")[0]]
+        if isinstance(loader, Sampled):
+            loader.write_sample(root)
+        return root
+
+    def progress(self) -> tuple[int, int]:
+        """How many trials are done, of all."""
+        studies = [(self.row_folder(row), self.recipe.study_of(row, self.scale)) for row in self.recipe.rows]
+        trials = [(Store(folder, study), trial) for folder, study in studies for trial in study.trials()]
+        return sum(store.is_done(trial) for store, trial in trials), len(trials)
+
+    def compared(self, rows: list[Row]) -> Iterator[dict[str, Any]]:
+        """Each row: the paper's numbers for each C_d, and ours with n and verdict as far as they go."""
+        for row in rows:
+            folder = self.row_folder(row)
+            ours = None
+            if (folder / "study.yaml").is_file():
+                store = Store.open(folder)
+                results = read_results(store)
+                ours = summarize(store.study, results) if results else None
+            yield {"row": row.id, "paper": paper_numbers(self.recipe, row), "ours": ours}
+
+
+def paper_numbers(recipe: Recipe, row: Row) -> dict[str, dict[str, float]]:
+    """C_d → value and standard deviation, from the first of the recipe's tables that has the row."""
+    where = {"data": row.data, "model": row.model, "method": row.method, **row.reported}
+    for table in recipe.tables:
+        cells = reported_cells(table, **where)
+        if cells:
+            return {str(cell["dummies"]): {key: cell[key] for key in ("value", "std") if key in cell} for cell in cells}
+    return {}
+
+
+def compared_table(rows: list[dict[str, Any]]) -> Table:
+    """Ours beside theirs, one line for each row and C_d."""
+    lines = []
+    for row in rows:
+        arms = {str(arm["dummies"]): arm for arm in row["ours"]["settings"][0]["arms"]} if row["ours"] else {}
+        judged = {c["arm"]: c for c in row["ours"]["settings"][0]["comparisons"]} if row["ours"] else {}
+        for dummies in sorted({*row["paper"], *arms}, key=int):
+            cells = [row["row"], dummies, *_theirs(row["paper"], dummies)]
+            arm = arms.get(dummies)
+            cells += _ours(arm, judged.get(arm["arm"]), row["ours"]["rope"]) if arm else ["–"] * 5
+            lines.append([Cell(cell) for cell in cells])
+    headings = ["row", "C_d", "paper", "its gain", "ours", "n", "difference", "interval", "verdict"]
+    return Table(headings, lines)
+
+
+def _theirs(paper: Mapping[str, Mapping[str, float]], dummies: str) -> list[str]:
+    if dummies not in paper:
+        return ["–", "–"]
+    cell = paper[dummies]
+    value = plain(cell["value"]) + (f" ± {cell['std']:.2f}" if "std" in cell else "")
+    gain = signed(cell["value"] - paper["0"]["value"]) if dummies != "0" and "0" in paper else ""
+    return [value, gain]
+
+
+def _ours(arm: Mapping[str, Any], comparison: Mapping[str, Any] | None, rope: float) -> list[str]:
+    value = plain(arm["mean"]) + (f" ± {arm['std']:.2f}" if arm["std"] is not None else "")
+    if comparison is None:
+        return [value, str(arm["n"]), "", "", "baseline"]
+    digits = decimals(comparison, rope)
+    return [
+        *(value, str(arm["n"]), signed(comparison["difference"], digits)),
+        *(bounds(comparison["ci_family"], digits), comparison["verdict"]),
+    ]
+
+
+def default_folder(recipe: Recipe, scale: Scale) -> Path:
+    return Path("runs") / "reproduce" / recipe.id / scale
+
+
+def listing(recipes: list[Recipe]) -> list[dict[str, Any]]:
+    """Every recipe: what it is, what it needs, and how much of it has been run in the default folders."""
+    found = []
+    for recipe in recipes:
+        runs = {scale: Reproduction(recipe, scale, default_folder(recipe, scale)).progress() for scale in SCALES}
+        found.append(
+            {
+                "id": recipe.id,
+                "title": recipe.title,
+                "tables": list(recipe.tables),
+                "rows": [row.id for row in recipe.rows],
+                "needs": sorted({row.data for row in recipe.rows}),
+                "done": {scale: {"trials": total, "done": done} for scale, (done, total) in runs.items()},
+            }
+        )
+    return found

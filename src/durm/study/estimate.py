@@ -1,0 +1,75 @@
+"""How long a study will take: a few steps of each setting are timed, and multiplied."""
+
+import time
+from pathlib import Path
+
+import torch
+
+from durm.data.bundle import DataBundle
+from durm.objectives import OBJECTIVES
+from durm.study.store import Store
+from durm.training.feeding import Feed
+from durm.training.loop import TRAIN_SAMPLES_EVALUATED, build_model, load_bundle
+from durm.training.schedules import make_optimizer
+from durm.training.trial import Trial
+
+STEPS = 2
+EVALUATION = 0.35
+"""What a sample costs in evaluation, in training samples: one forward pass of about three passes."""
+
+
+def estimate_seconds(store: Store, data_root: Path | None, workers: int) -> float:
+    """About how many seconds the trials that are not done will take. Only training and evaluation are counted."""
+    pending = [trial for trial in store.study.trials() if not store.is_done(trial)]
+    alike = [trial.model_copy(update={"seed": 0, "arm": "", "dummies": min(1, trial.dummies)}) for trial in pending]
+    seconds = {}
+    for trial in dict.fromkeys(alike):
+        bundle = load_bundle(trial, data_root)
+        seconds[trial] = seconds_per_sample(trial, bundle) * samples(trial, bundle)
+    return sum(seconds[trial] for trial in alike) / min(workers, max(1, len(pending)))
+
+
+def samples(trial: Trial, bundle: DataBundle) -> float:
+    """How many samples a trial trains on and evaluates, in units of training ones."""
+    size = min(trial.train.batch_size, len(bundle.train))
+    steps_per_epoch = len(bundle.train) // size
+    steps = trial.train.iterations or (trial.train.epochs or 0) * steps_per_epoch
+    epochs = -(-steps // steps_per_epoch)
+    evaluated = epochs * len(bundle.val) + len(bundle.test) + min(len(bundle.train), TRAIN_SAMPLES_EVALUATED)
+    return steps * size + EVALUATION * evaluated
+
+
+def seconds_per_sample(trial: Trial, bundle: DataBundle) -> float:
+    """The time of a training step divided by its samples: the faster of two, after one that warms up."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(trial.threads)
+    try:
+        with torch.random.fork_rng():
+            device = torch.device(trial.device)
+            model = build_model(trial.model_copy(update={"pretrained": False}), bundle).to(device).train()
+            objective = OBJECTIVES[trial.method](bundle.num_classes, trial.train.label_smoothing)
+            optimizer = make_optimizer(trial.train, model.parameters())
+            batch = next(
+                iter(
+                    Feed(
+                        bundle.train,
+                        bundle.input,
+                        "flip" if len(bundle.input.shape) == 3 else "none",
+                        trial.train.batch_size,
+                        0,
+                    ).epoch(0)
+                )
+            )
+            batch = type(batch)(batch.inputs.to(device), batch.targets.to(device))
+            times = []
+            for _ in range(1 + STEPS):
+                started = time.perf_counter()
+                optimizer.zero_grad()
+                loss = objective.loss(model, batch)
+                loss.backward()
+                optimizer.step()
+                loss.item()
+                times.append(time.perf_counter() - started)
+    finally:
+        torch.set_num_threads(before)
+    return min(times[1:]) / len(batch.targets)
