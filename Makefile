@@ -9,8 +9,8 @@ REQUIREMENTS := pyproject.toml constraints.txt
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: .venv/.bench  ## a small paired study on the embedded digits data
-	$(BIN)/durm run examples/digits.yaml
+demo: .venv/.bench  ## does DuRM help on the embedded digits data? the verdict, and a page about it
+	$(BIN)/durm compare --out runs/demo
 
 test: .venv/.dev  ## the test suite
 	$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -32,9 +32,6 @@ docs: .venv/.dev  ## the documentation, into site/
 
 bench: .venv/.dev  ## the speed measurements, into results/
 	$(BIN)/python benchmarks/overhead.py --out results/overhead.json
-	$(BIN)/python benchmarks/loop.py --out results/loop.json
-	$(BIN)/python benchmarks/input.py --out results/input.json
-	$(BIN)/python benchmarks/study.py --out results/study.json
 	$(BIN)/python benchmarks/loop.py --out results/loop.json
 	$(BIN)/python benchmarks/input.py --out results/input.json
 	$(BIN)/python benchmarks/study.py --out results/study.json

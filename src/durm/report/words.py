@@ -87,8 +87,8 @@ def meaning(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Undecided", "neither. It is not the same as equal: these runs cannot tell, and more seeds might."),
         (
             "Not meant",
-            "that the same holds for other data, another model, other settings of training. Seeds vary the split, the "
-            "initialisation and the order of the data; the test samples are the same in all runs.",
+            "that the same holds for other data, another model, other settings of training. Seeds vary the "
+            "initialisation, the order of the data and the splits that are made by seed, and nothing else.",
         ),
     ]
     if len(summary["settings"]) > 1:
