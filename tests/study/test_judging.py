@@ -31,7 +31,7 @@ Gain = Callable[[int, int], float]
 
 
 class FakeExecutor:
-    """Writes results of known accuracies instead of training. The trial of `fails` fails; at that of `stops` it ends."""
+    """Writes results of known accuracies and trains nothing. The trial of `fails` fails; at that of `stops` it ends."""
 
     def __init__(self, gain: Gain) -> None:
         self.gain = gain

@@ -3,7 +3,7 @@
 import json
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,13 +34,15 @@ class Display:
 class RunningDifference:
     """The mean difference of each arm from the first one, over the pairs that are done so far."""
 
-    def __init__(self, trials: list[Trial]) -> None:
+    def __init__(self, trials: list[Trial], arms: Sequence[str]) -> None:
         self.trials = {trial.id: trial for trial in trials}
         self.values: dict[tuple[Any, ...], dict[str, float]] = {}
-        self.arms = list(dict.fromkeys(trial.arm for trial in trials))
+        self.arms = arms
 
     def add(self, trial_id: str, value: float) -> None:
         trial = self.trials[trial_id]
+        if trial.arm not in self.arms:  # a null control
+            return
         self.values.setdefault((trial.data, trial.model, trial.method, trial.seed), {})[trial.arm] = value
 
     def __str__(self) -> str:
@@ -56,12 +58,12 @@ class RunningDifference:
 class ProgressDisplay(Display):
     """The same with a bar: it moves with every epoch, so that the time left is known before the first trial is done."""
 
-    def __init__(self, trials: list[Trial], progress: Any) -> None:
+    def __init__(self, trials: list[Trial], arms: Sequence[str], progress: Any) -> None:
         super().__init__(trials)
         self.progress = progress
         self.task = progress.add_task("", total=len(trials), trials=f"0/{len(trials)} trials", difference="")
         self.shares: dict[str, float] = {}
-        self.difference = RunningDifference(trials)
+        self.difference = RunningDifference(trials, arms)
 
     def __call__(self, event: Event) -> None:
         super().__call__(event)
@@ -84,8 +86,8 @@ class ProgressDisplay(Display):
 
 
 @contextmanager
-def show(trials: list[Trial], *, quiet: bool) -> Iterator[Display]:
-    """A display of those trials, which are to be run."""
+def show(trials: list[Trial], arms: Sequence[str], *, quiet: bool) -> Iterator[Display]:
+    """A display of those trials, which are to be run, and of what the arms make of them."""
     if quiet or not trials:
         yield Display(trials)
         return
@@ -93,12 +95,15 @@ def show(trials: list[Trial], *, quiet: bool) -> Iterator[Display]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.table import Column
 
+    whole, wrapped = Column(no_wrap=True), Column(no_wrap=False)
     columns = (
-        *(TextColumn("{task.fields[trials]}", table_column=Column(no_wrap=True)), BarColumn(20), TimeElapsedColumn()),
-        *(TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[difference]}", style="dim")),
+        *(TextColumn("{task.fields[trials]}", table_column=whole), BarColumn(20, table_column=whole)),
+        *(TimeElapsedColumn(table_column=whole), TextColumn("left", table_column=whole)),
+        TimeRemainingColumn(table_column=whole),
+        TextColumn("{task.fields[difference]}", style="dim", table_column=wrapped),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield ProgressDisplay(trials, progress)
+        yield ProgressDisplay(trials, arms, progress)
 
 
 def print_verdict(summary: Mapping[str, Any], *, beside: bool = True) -> None:

@@ -1,6 +1,7 @@
 """`durm reproduce`: the paper's tables, ours beside theirs."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,7 +102,7 @@ def _run(
         store = Store.create(ours.row_folder(row), study)
         if not quiet:
             typer.echo(f"{row.id}: {len(study.trials())} trials", err=True)
-        *_, judged = run_and_judge(store, Execution(count, root), lambda trials: show(trials, quiet=quiet))
+        *_, judged = run_and_judge(store, Execution(count, root), partial(show, arms=study.arm_names, quiet=quiet))
         if judged.results:
             write_report(store, judged.results, judged.summary)
         code = max(code, options.exit_code(judged.outcome, store.folder))

@@ -37,7 +37,9 @@ def judge(spec: Any, out: Path | None, workers: int | None, data_root: Path | No
     check_study(spec, data_root)
     store = Store.create(out or Path("runs") / spec.name, spec)
     silent = quiet or json
-    for judged in run_and_judge(store, Execution(count, data_root), lambda trials: show(trials, quiet=silent)):
+    for judged in run_and_judge(
+        store, Execution(count, data_root), lambda trials: show(trials, spec.arm_names, quiet=silent)
+    ):
         if not judged.is_last and not silent:
             typer.echo(f"undecided after {len(judged.store.study.seeds)} seeds; looking further", err=True)
     page = write_report(judged.store, judged.results, judged.summary) if not judged.outcome.interrupted else None

@@ -79,7 +79,9 @@ def train(
     (trial,) = study.trials()
     check_study(study, data_root)
     store = Store.create(out or Path("runs") / trial.folder_name, study)
-    (judged,) = run_and_judge(store, Execution(1, data_root), lambda trials: show(trials, quiet=quiet or json))
+    (judged,) = run_and_judge(
+        store, Execution(1, data_root), lambda trials: show(trials, study.arm_names, quiet=quiet or json)
+    )
     if json:
         print_json({**judged.summary, "failed": judged.outcome.failed})
     elif judged.outcome.done:

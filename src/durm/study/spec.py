@@ -149,8 +149,7 @@ class Study(Conditions):
 
     @model_validator(mode="after")
     def _arms_can_be_trained(self) -> "Study":
-        names = {arm.name for arm in self.arms}
-        if clash := names & {DERIVED, *(arm.name for arm in self.null_arms)}:
+        if clash := {*self.arm_names} & {DERIVED, *(arm.name for arm in self.null_arms)}:
             raise ValueError(f"arm {min(clash)!r}: durm gives that name to an arm of its own; choose another")
         for arm in self.arms:
             try:
@@ -168,6 +167,10 @@ class Study(Conditions):
     def settings(self) -> list[tuple[str, str, str]]:
         """Every (data, model, method)."""
         return list(product(self.data, self.model, self.method))
+
+    @property
+    def arm_names(self) -> list[str]:
+        return [arm.name for arm in self.arms]
 
     @property
     def null_arms(self) -> list[Arm]:
