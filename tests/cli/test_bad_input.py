@@ -48,8 +48,8 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "data check": ("Missing argument 'name'",),
     # Names.
     "train --data digit": ("data 'digit' is unknown", "'digits'"),
-    "train --data imagenet": ("data 'imagenet' is unknown", "arrays, digits, folder"),
-    "train --data ''": ("data '' is unknown", "arrays, digits, folder"),
+    "train --data xyz": ("data 'xyz' is unknown", "arrays, audio, cifar10"),
+    "train --data ''": ("data '' is unknown", "arrays, audio, cifar10"),
     "train --data folder": ("data 'folder'", "folder:PATH"),
     "train --data arrays:": ("data 'arrays:'", "arrays:PATH"),
     "train --data digits:here": ("data 'digits:here'", "takes no path"),

@@ -14,7 +14,7 @@ import durm
 from durm.study.spec import read_study
 from tests.cli.calling import Answer, call
 
-METRICS = ["accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits"]
+METRICS = ["accuracy", "balanced_accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits"]
 
 
 def lines(answer: Answer) -> list[str]:
@@ -34,7 +34,7 @@ def results(folder: Path) -> dict[str, dict]:
 OUTPUT = ["--out", "--quiet", "--json"]
 DATA = ["--data-root", "--image-size", "--skip-bad"]
 TRAINING = ["--method", "--epochs", "--iterations", "--batch-size", "--lr", "--optimizer", "--schedule", "--warmup"]
-MORE_TRAINING = ["--weight-decay", "--label-smoothing", "--clip-norm", "--augment", "--select"]
+MORE_TRAINING = ["--weight-decay", "--label-smoothing", "--patience", "--clip-norm", "--augment", "--select"]
 
 HELP: dict[str, list[str]] = {
     "": ["compare", "run", "status", "report", "verdict", "train", "evaluate", "models", "data", "--version"],
@@ -54,8 +54,8 @@ HELP: dict[str, list[str]] = {
     "evaluate": ["CHECKPOINT", "--data", "--data-root", "--json"],
     "models": ["PATTERN", "--json"],
     "data": ["list", "check"],
-    "data list": ["--json"],
-    "data check": ["NAME", "--json", *DATA],
+    "data list": ["--data-root", "--json"],
+    "data check": ["NAME", "--download", "--json", *DATA],
 }  # fmt: skip
 
 
@@ -99,10 +99,11 @@ def test_help_costs_less_than_half_of_importing_torch() -> None:
 def test_the_data_sets_are_listed() -> None:
     listed = json.loads("\n".join(lines(call("data", "list", "--json"))))
     assert {"digits", "folder:PATH", "arrays:PATH"} <= set(listed)
-    assert all(len(words) > 20 and words.endswith(".") for words in listed.values())
+    sentences = [row["about"] for row in listed.values()]
+    assert all(len(words) > 20 and words.endswith(".") for words in sentences)
     printed = lines(call("data", "list"))
     assert [line.split()[0] for line in printed] == list(listed)
-    assert all(words in line for line, words in zip(printed, listed.values(), strict=True))
+    assert all(words in line for line, words in zip(printed, sentences, strict=True))
 
 
 def test_a_data_set_is_checked() -> None:

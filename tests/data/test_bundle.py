@@ -129,7 +129,7 @@ def test_the_fingerprint_sees_every_pixel_and_every_label(part: str, what: str) 
     ("name", "message"),
     [
         ("digit", "data 'digit' is unknown: did you mean 'digits'?"),
-        ("imagenet", "data 'imagenet' is unknown: there are "),
+        ("imagnet21k", "data 'imagnet21k' is unknown: "),
         ("", "data '' is unknown: there are "),
         ("folder", "data 'folder' needs a path: folder:PATH"),
         ("arrays:", "data 'arrays:' needs a path: arrays:PATH"),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from durm.data import DataOptions, load
 from durm.data.bundle import DataBundle, Samples
-from durm.data.folder import decode
+from durm.data.pictures import decode
 from durm.errors import InputError
 from tests.data.images import cut, fill, pixels, write
 
@@ -371,7 +371,7 @@ def test_streamed_images_are_those_in_memory(
 
 def test_many_streamed_images_are_measured_by_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("durm.data.folder.MEMORY_LIMIT", 0)
-    monkeypatch.setattr("durm.data.folder.SAMPLES_TO_MEASURE", 5)
+    monkeypatch.setattr("durm.data.pictures.SAMPLES_TO_MEASURE", 5)
     data = load(fill(tmp_path, {"train/a": 10, "train/b": 10, "val/a": 1, "val/b": 1, "test/a": 1}), seed=0)
     chosen = np.stack([pixels(number) for number in (0, 4, 8, 12, 16)]).astype(float)
     np.testing.assert_allclose(data.input.mean.flatten().numpy(), chosen.mean((0, 1, 2)), rtol=1e-5)

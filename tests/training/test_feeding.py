@@ -64,7 +64,7 @@ def test_the_batch_size_cuts_the_same_order_differently() -> None:
 
 def plainly_augmented(image: Tensor, draw: list[int], pad: int) -> Tensor:
     """One image: zeros around it, a window out of it, mirrored or not; pixel by pixel."""
-    top, left, flip = draw
+    top, left, flip, *_ = draw
     height, width = image.shape[1:]
     result = torch.zeros_like(image)
     for row in range(height):
@@ -230,3 +230,23 @@ def test_iterating_draws_nothing_from_the_global_generator(
     for samples in (kept, read):
         assert len(list(ITERATIONS[name](samples, format, workers))) > 1
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_randaugment_is_a_function_of_the_draws_and_comes_after_the_crop() -> None:
+    """Neither the other images of the batch nor the global generator have a part in it."""
+    images = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    augmentation = Augmentation("randaugment")
+    draws = augmentation.draws(6, 32, seed=0, epoch=0)
+    assert draws is not None
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    whole = augmentation.apply(images, draws)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    assert torch.equal(augmentation.apply(images[2:4], draws[2:4]), whole[2:4])
+    assert whole.dtype == torch.uint8
+    cropped = Augmentation("crop-flip").apply(images, draws)
+    assert not torch.equal(whole, cropped)
+    other = draws.clone()
+    other[:, 3] += 1
+    assert not torch.equal(augmentation.apply(images, other), whole)

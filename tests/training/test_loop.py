@@ -26,7 +26,7 @@ def trial(**changes: object) -> Trial:
 def test_a_result_holds_what_it_should() -> None:
     result = run(trial(dummies=2, train={"epochs": 8}))
     assert result.metrics["accuracy"] > 90
-    assert set(result.metrics) == {"accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits"}
+    assert set(result.metrics) == {"accuracy", "balanced_accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits"}
     assert result.metrics.keys() == result.val.keys() == result.train.keys()
     assert 0 < result.metrics["dummy_mass"] < 50
     assert [entry["epoch"] for entry in result.curves] == list(range(1, 9))

@@ -16,7 +16,7 @@ def compare(
     data: Annotated[
         list[str],
         typer.Option(
-            help="digits, folder:PATH, arrays:PATH.npz; see `durm data list`. Several times: several settings.",
+            help="digits, cifar10, folder:PATH, csv:PATH, …; see `durm data list`. Several times: several settings.",
             rich_help_panel="Data and model",
             show_default="digits",
         ),
@@ -27,7 +27,7 @@ def compare(
     model: Annotated[
         list[str],
         typer.Option(
-            help="cnn, mlp, a timm name, or package.module:function. Several times: several settings.",
+            help="cnn, mlp, a timm name; transformer or hf:NAME; lstm; package.module:function. Several times as well.",
             rich_help_panel="Data and model",
             show_default="cnn",
         ),
@@ -73,7 +73,7 @@ def compare(
     ] = False,
     method: Annotated[
         list[str],
-        typer.Option(help="What is minimised: erm.", rich_help_panel="Training", show_default="erm"),
+        typer.Option(help=options.METHODS, rich_help_panel="Training", show_default="erm"),
     ] = ["erm"],  # noqa: B006
     epochs: options.Epochs = None,
     iterations: options.Iterations = None,
@@ -84,6 +84,7 @@ def compare(
     warmup: options.Warmup = None,
     weight_decay: options.WeightDecay = None,
     label_smoothing: options.LabelSmoothing = None,
+    patience: options.Patience = None,
     clip_norm: options.ClipNorm = None,
     augment: options.Augment = None,
     select: options.Select = "last",
@@ -120,6 +121,7 @@ def compare(
         warmup=warmup,
         weight_decay=weight_decay,
         label_smoothing=label_smoothing,
+        patience=patience,
         clip_norm=clip_norm,
         augment=augment,
     )

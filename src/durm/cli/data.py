@@ -1,31 +1,48 @@
-"""`durm data`: the data sets, and whether one can be read."""
+"""`durm data`: the data sets, whether they are there, and whether one can be read."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from durm.cli import options
 
+if TYPE_CHECKING:
+    from durm.data import DataOptions, Published, Stored
+    from durm.data.bundle import DataBundle
+
 app = typer.Typer(help="List the data sets, or check one.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
-def list_data(json: options.Json = False) -> int:
-    """List the data sets that can be named, and what each needs."""
+def list_data(data_root: options.DataRoot = None, json: options.Json = False) -> int:
+    """List the data sets that can be named, what each needs, and whether its files are in the data root."""
     from durm.cli.display import print_json
-    from durm.data import LOADERS
+    from durm.data import LOADERS, DataOptions, Stored, describe
 
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for name in LOADERS.names():
         loader = LOADERS[name]
-        rows[f"{name}:PATH" if loader.takes_path else name] = (loader.__doc__ or "").strip().splitlines()[0]
+        found = _is_found(loader, DataOptions(data_root)) if isinstance(loader, Stored) else None
+        rows[f"{name}:PATH" if loader.takes_path else name] = {"about": describe(loader), "found": found}
     if json:
         print_json(rows)
         return 0
     width = max(map(len, rows))
-    for name, line in rows.items():
-        typer.echo(f"{name.ljust(width)}  {line}")
+    words = {None: "", True: "found", False: "not found"}
+    for name, row in rows.items():
+        typer.echo(f"{name.ljust(width)}  {words[row['found']].ljust(9)}  {row['about']}")
     return 0
+
+
+def _is_found(loader: "Stored", where: "DataOptions") -> bool:
+    from durm.errors import InputError
+
+    try:
+        loader.find(where)
+    except InputError:
+        return False
+    return True
 
 
 @app.command("check")
@@ -34,13 +51,20 @@ def check(
     data_root: options.DataRoot = None,
     image_size: options.ImageSize = None,
     skip_bad: options.SkipBad = False,
+    download: Annotated[bool, typer.Option("--download", help="Get the files first, into the data root.")] = False,
     json: options.Json = False,
 ) -> int:
-    """Read a data set and say what is in it: samples, classes, shape, and what was done to it on the way."""
-    from durm.cli.display import print_json
-    from durm.data import DataOptions, load
+    """Read a data set and say what is in it: samples, classes, shape, and what was done to it on the way.
 
-    bundle = load(name, seed=0, options=DataOptions(data_root, image_size, skip_bad))
+    Files that are published are compared with what is known of them: checksums, and how much they hold.
+    """
+    from durm import data
+    from durm.cli.display import print_json
+
+    where = data.DataOptions(data_root, image_size, skip_bad)
+    if download:
+        data.download(name, where)
+    bundle = data.load(name, seed=0, options=where)
     facts = {
         "train": len(bundle.train),
         "val": len(bundle.val),
@@ -49,10 +73,35 @@ def check(
         "shape": list(bundle.input.shape),
         "fingerprint": bundle.fingerprint,
         "notes": bundle.notes,
+        "checksums": "none are published",
     }
+    loader, _ = data.parse(name)
+    if isinstance(loader, data.Published):
+        facts |= _compared(loader, loader.find(where), bundle)
     if json:
         print_json(facts)
         return 0
     for key, value in facts.items():
         typer.echo(f"{key}: {'; '.join(value) if isinstance(value, list) and key == 'notes' else value}")
     return 0
+
+
+def _compared(loader: "Published", folder: Path, bundle: "DataBundle") -> dict[str, Any]:
+    """The files in the folder and what was read from them, beside what is published."""
+    from durm.data import verify
+
+    facts: dict[str, Any] = {}
+    if known := loader.checksums(folder):
+        wrong = verify(loader, folder)
+        facts["checksums"] = f"not those of the published files: {', '.join(wrong)}" if wrong else "right"
+        if not wrong:
+            facts["checked"] = ", ".join(known)
+    counts = (len(bundle.train) + len(bundle.val), len(bundle.test), bundle.num_classes)
+    words = ("train and val", "test", "classes")
+    odd = [
+        f"{word} {count:,} of {published:,}"
+        for word, count, published in zip(words, counts, loader.published, strict=True)
+        if count != published
+    ]
+    facts["counts"] = f"not as published: {', '.join(odd)}" if odd else "as published"
+    return facts

@@ -10,7 +10,7 @@ from durm.errors import InputError
 _DATA, _TRAINING, _RUNNING, _OUTPUT = "Data and model", "Training", "Running", "Output"
 
 Data = Annotated[
-    str, typer.Option(help="digits, folder:PATH, arrays:PATH.npz; see `durm data list`.", rich_help_panel=_DATA)
+    str, typer.Option(help="digits, cifar10, folder:PATH, csv:PATH, …; see `durm data list`.", rich_help_panel=_DATA)
 ]
 DataRoot = Annotated[
     Path | None, typer.Option(help="The folder of data sets that are downloaded.", rich_help_panel=_DATA)
@@ -21,11 +21,18 @@ ImageSize = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out files that cannot be read.", rich_help_panel=_DATA)
 ]
-Model = Annotated[str, typer.Option(help="cnn, mlp, a timm name, or package.module:function.", rich_help_panel=_DATA)]
+Model = Annotated[
+    str,
+    typer.Option(
+        help="cnn, mlp, a timm name; transformer or hf:NAME for text; lstm for sound; package.module:function.",
+        rich_help_panel=_DATA,
+    ),
+]
 Pretrained = Annotated[
     bool, typer.Option("--pretrained", help="Start from pretrained weights (downloads them).", rich_help_panel=_DATA)
 ]
-Method = Annotated[str, typer.Option(help="What is minimised: erm.", rich_help_panel=_TRAINING)]
+METHODS = "erm, mixup or logit-adjustment; ema or swa; or one of each, as in mixup+ema."
+Method = Annotated[str, typer.Option(help=METHODS, rich_help_panel=_TRAINING)]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the data; default 20.", rich_help_panel=_TRAINING)]
 Iterations = Annotated[int | None, typer.Option(help="Optimizer steps, instead of epochs.", rich_help_panel=_TRAINING)]
 BatchSize = Annotated[int | None, typer.Option(help="Samples in a step; default 64.", rich_help_panel=_TRAINING)]
@@ -41,11 +48,18 @@ WeightDecay = Annotated[float | None, typer.Option(help="Default 5e-4.", rich_he
 LabelSmoothing = Annotated[
     float | None, typer.Option(help="Over the real classes; default 0.", rich_help_panel=_TRAINING)
 ]
+Patience = Annotated[
+    int | None,
+    typer.Option(
+        help="Stop after so many epochs without a better validation accuracy, and take the best weights.",
+        rich_help_panel=_TRAINING,
+    ),
+]
 ClipNorm = Annotated[
     float | None, typer.Option(help="Largest norm of the gradient; default: none.", rich_help_panel=_TRAINING)
 ]
 Augment = Annotated[
-    str | None, typer.Option(help="none, flip or crop-flip; default: as suits the data.", rich_help_panel=_TRAINING)
+    str | None, typer.Option(help="none, flip, crop-flip or randaugment; default: as suits.", rich_help_panel=_TRAINING)
 ]
 Select = Annotated[str, typer.Option(help="The weights that count: last or best-val.", rich_help_panel=_TRAINING)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps or auto.", rich_help_panel=_RUNNING)]

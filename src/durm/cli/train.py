@@ -27,6 +27,7 @@ def train(
     warmup: options.Warmup = None,
     weight_decay: options.WeightDecay = None,
     label_smoothing: options.LabelSmoothing = None,
+    patience: options.Patience = None,
     clip_norm: options.ClipNorm = None,
     augment: options.Augment = None,
     select: options.Select = "last",
@@ -55,6 +56,7 @@ def train(
         warmup=warmup,
         weight_decay=weight_decay,
         label_smoothing=label_smoothing,
+        patience=patience,
         clip_norm=clip_norm,
         augment=augment,
     )

@@ -4,10 +4,15 @@ One file for each family. A loader takes what comes after the colon, and the opt
 what is random about it is a function of the seed, so all arms of a study see the same split.
 """
 
+import hashlib
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from durm._registry import Registry
 from durm.data.bundle import DataBundle
@@ -22,11 +27,13 @@ class DataOptions:
         root: the folder that holds the data sets which must be downloaded; None is `data` in the working folder.
         image_size: the side in pixels to which images are brought; None keeps images that are all of one size.
         skip_bad: leave out files that cannot be read, instead of stopping at them.
+        tokenizer: of Hugging Face, by which text is cut into the tokens of a pretrained model.
     """
 
     root: Path | None = None
     image_size: int | None = None
     skip_bad: bool = False
+    tokenizer: str | None = None
 
 
 class Loader(Protocol):
@@ -44,6 +51,33 @@ class Sampled(Protocol):
     """A loader that can write a tiny data set in its own format: what smoke runs and tests read."""
 
     def write_sample(self, root: Path) -> None: ...
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """A loader of files that lie under the root. `find` gives their folder, or an InputError with what is missing."""
+
+    def find(self, options: DataOptions) -> Path: ...
+
+
+@runtime_checkable
+class Published(Stored, Protocol):
+    """A loader of files of which more is known.
+
+    `published` are the numbers of samples to learn from (training and validation) and to test on, and of classes;
+    `checksums` gives the MD5 of those files in the folder whose published one is known.
+    """
+
+    published: tuple[int, int, int]
+
+    def checksums(self, folder: Path) -> Mapping[str, str]: ...
+
+
+@runtime_checkable
+class Downloadable(Protocol):
+    """A loader that can get its files, and verifies their checksums on the way. Only `durm.data.download` calls it."""
+
+    def download(self, root: Path) -> None: ...
 
 
 LOADERS: Registry[Loader] = Registry("data", "durm.data")
@@ -64,21 +98,77 @@ def load(name: str, *, seed: int, options: DataOptions | None = None) -> DataBun
 
 
 def find_files(name: str, options: DataOptions, layouts: Mapping[str, Sequence[str]]) -> Path:
-    """The first folder under the root that holds all files of its layout (folder → files).
+    """The first folder under the root that holds all files of its layout (folder → files; `train/` is a folder).
 
     Raises:
         InputError: if there is none, with what is missing where, and what to do about it.
     """
-    root = (options.root or DEFAULT_ROOT).expanduser()
+    root = root_folder(options)
     for folder, files in layouts.items():
-        if all((root / folder / file).is_file() for file in files):
+        if all(_is_there(root / folder, file) for file in files):
             return root / folder
     begun = next((folder for folder in layouts if (root / folder).is_dir()), next(iter(layouts)))
-    missing = [file for file in layouts[begun] if not (root / begun / file).is_file()]
+    missing = [file for file in layouts[begun] if not _is_there(root / begun, file)]
     told = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     others = "".join(f" (or {folder}/)" for folder in layouts if folder != begun)
     where = f"{root / begun}{others}"
-    raise InputError(f"data {name!r}: {told} not found in {where}; --data-root names the folder above it")
+    get = f"durm data check {name} --download --data-root {shlex.quote(str(root))}"
+    downloadable = name in LOADERS.names() and isinstance(LOADERS[name], Downloadable)
+    hint = f"; to download: {get}" if downloadable else ""
+    raise InputError(f"data {name!r}: {told} not found in {where}; --data-root names the folder above it{hint}")
+
+
+def root_folder(options: DataOptions) -> Path:
+    """The folder above all published data sets."""
+    return (options.root or DEFAULT_ROOT).expanduser()
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    return (folder / name).is_dir() if name.endswith("/") else (folder / name).is_file()
+
+
+def download(name: str, options: DataOptions) -> None:
+    """Gets the files of a data set, and puts them under the root.
+
+    Raises:
+        InputError: if it has no download, or the download does not succeed.
+    """
+    loader, _ = parse(name)
+    if not isinstance(loader, Downloadable):
+        raise InputError(f"data {name!r} has no download: {describe(loader)}")
+    root = root_folder(options)
+    try:
+        with redirect_stdout(sys.stderr):  # older versions of torchvision print what they are at
+            loader.download(root)
+    except Exception as error:  # networks and archives that are cut off raise nearly anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"data {name!r} could not be downloaded into {root}: {reason}") from None
+
+
+def torchvision_dataset(name: str) -> Any:
+    """The class of that name in `torchvision.datasets`, which takes a second to import."""
+    import_module("durm._torchvision")  # before torchvision
+    return getattr(import_module("torchvision.datasets"), name)
+
+
+def verify(loader: Published, folder: Path) -> list[str]:
+    """The files in the folder whose checksums are not those of the published ones."""
+
+    def checksum(file: str) -> str:
+        return hashlib.md5((folder / file).read_bytes(), usedforsecurity=False).hexdigest()
+
+    return [file for file, expected in loader.checksums(folder).items() if checksum(file) != expected]
+
+
+def describe(loader: Loader) -> str:
+    """What it loads, in one line."""
+    return (loader.__doc__ or "").strip().splitlines()[0]
+
+
+def base_name(name: str) -> str:
+    """The data set that a name stands on: `cifar10` of `longtail:100:cifar10`."""
+    family, _, path = name.partition(":")
+    return base_name(path.partition(":")[2]) if family in ("longtail", "subset") else family
 
 
 def parse(name: str) -> tuple[Loader, str]:

@@ -11,11 +11,16 @@ from durm._random import generator
 
 
 class Files(Protocol):
-    """Inputs that are too large for memory, read one at a time: `files[i]` is the raw tensor of sample i."""
+    """Inputs that are too large for memory, read one at a time: `files[i]` is the raw tensor of sample i.
+
+    `key(i)` tells the samples apart without reading them, and is the same on every machine.
+    """
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> Tensor: ...
+
+    def key(self, index: int) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -46,16 +51,44 @@ class FileSubset:
     def __getitem__(self, index: int) -> Tensor:
         return self.files[self.indices[index]]
 
+    def key(self, index: int) -> bytes:
+        return self.files.key(self.indices[index])
+
+
+@dataclass(frozen=True)
+class JoinedFiles:
+    """The files of two parts, one after the other."""
+
+    first: Files
+    second: Files
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.first[index] if index < len(self.first) else self.second[index - len(self.first)]
+
+    def key(self, index: int) -> bytes:
+        return self.first.key(index) if index < len(self.first) else self.second.key(index - len(self.first))
+
 
 @dataclass(frozen=True)
 class InputFormat:
-    """The shape of one sample, and the mean and standard deviation by which raw values are normalised."""
+    """The shape of one sample, and the mean and standard deviation by which raw values are normalised.
+
+    Text is token ids, of which there are `vocabulary`, and is left as it is; `embedding` are the vectors of the tokens
+    that come with the data, (vocabulary, features), if there are any.
+    """
 
     shape: tuple[int, ...]
     mean: Tensor
     std: Tensor
+    vocabulary: int | None = None
+    embedding: Tensor | None = None
 
     def normalise(self, raw: Tensor) -> Tensor:
+        if self.vocabulary is not None:
+            return raw.long()
         return raw.float().sub(self.mean.to(raw.device)).div_(self.std.to(raw.device))
 
 
@@ -65,6 +98,7 @@ class DataBundle:
 
     `augment` is the augmentation that suits the data unless a study says otherwise; `notes` says in words what was done
     to it on the way (a split that was made, files that were left out); `fingerprint` tells two versions of it apart.
+    `groups` names sets of classes whose accuracy is reported apart, such as the tail of a long-tailed set.
     """
 
     train: Samples
@@ -76,6 +110,7 @@ class DataBundle:
     task: Literal["classification"] = "classification"
     augment: str = "none"
     notes: list[str] = field(default_factory=list)
+    groups: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -107,6 +142,39 @@ def split_by_seed(samples: Samples, share: float, seed: int, purpose: str) -> tu
     """(the rest, the share) of `samples`, a function of the seed and the purpose."""
     rest, part = stratified_split(samples.labels, share, generator(seed, "split", purpose))
     return samples.subset(rest), samples.subset(part)
+
+
+def joined(first: Samples, second: Samples) -> Samples:
+    """The samples of two parts of one data set, one after the other."""
+    labels = torch.cat([first.labels, second.labels])
+    if isinstance(first.inputs, Tensor) and isinstance(second.inputs, Tensor):
+        return Samples(torch.cat([first.inputs, second.inputs]), labels)
+    assert not isinstance(first.inputs, Tensor)
+    assert not isinstance(second.inputs, Tensor)
+    return Samples(JoinedFiles(first.inputs, second.inputs), labels)
+
+
+def sample_keys(samples: Samples) -> list[bytes]:
+    """What tells the samples apart on every machine: a hash of those in memory, the keys of files."""
+    inputs = samples.inputs
+    if isinstance(inputs, Tensor):
+        return [hashlib.sha256(row.tobytes()).digest() for row in inputs.contiguous().flatten(1).numpy()]
+    return [inputs.key(index) for index in range(len(inputs))]
+
+
+def split_parts(parts: dict[str, Samples], seed: int, things: str) -> tuple[dict[str, Samples], list[str]]:
+    """Training, validation and test parts of what a user gave, and notes of what was split off by seed."""
+    parts, notes = dict(parts), []
+    if "test" not in parts and "val" in parts:
+        parts["test"] = parts.pop("val")
+        notes.append("there is no test/: val/ is the test set")
+    if "test" not in parts:
+        parts["train"], parts["test"] = split_by_seed(parts["train"], 0.2, seed, "test")
+        notes.append("20 % of each class are the test set, by seed")
+    if "val" not in parts:
+        parts["train"], parts["val"] = split_by_seed(parts["train"], 0.1, seed, "val")
+        notes.append(f"10 % of the training {things} of each class are the validation set, by seed")
+    return parts, notes
 
 
 def measure(inputs: Tensor) -> InputFormat:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from durm.data import LOADERS, DataOptions, find_files
+from durm.data import LOADERS, DataOptions, find_files, torchvision_dataset
 from durm.data.bundle import DataBundle, Samples, measure, split_by_seed
 from durm.errors import InputError
 
@@ -34,6 +34,8 @@ class Cifar:
     takes_image_size = False
 
     name: str
+    torchvision: str
+    published: tuple[int, int, int]
     classes: int
     labels: int
     binary: str
@@ -46,16 +48,28 @@ class Cifar:
     names_key: bytes
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
-        binary = [*chain(*self.binary_files), self.binary_names]
-        python = [*chain(*self.python_files), self.python_names]
-        folder = find_files(self.name, options, {self.binary: binary, self.python: python})
-        learn, test, names = _read(self, folder)
+        learn, test, names = _read(self, self.find(options))
         train, val = split_by_seed(learn, VALIDATION_SHARE, seed, "val")
         assert isinstance(train.inputs, torch.Tensor)
         notes = ["10 % of the training images of each class are the validation set, by seed"]
         return DataBundle(
             train, val, test, self.classes, names, measure(train.inputs), augment="crop-flip", notes=notes
         )
+
+    def find(self, options: DataOptions) -> Path:
+        binary = [*chain(*self.binary_files), self.binary_names]
+        python = [*chain(*self.python_files), self.python_names]
+        return find_files(self.name, options, {self.binary: binary, self.python: python})
+
+    def checksums(self, folder: Path) -> dict[str, str]:
+        """Of the Python files. Of the binary version only the archive has one."""
+        if folder.name == self.binary:
+            return {}
+        known = torchvision_dataset(self.torchvision)
+        return {**dict(known.train_list), **dict(known.test_list), known.meta["filename"]: known.meta["md5"]}
+
+    def download(self, root: Path) -> None:
+        torchvision_dataset(self.torchvision)(root, download=True)
 
     def write_sample(self, root: Path) -> None:
         """A few images of every class in the binary layout: noise around a colour of the class."""
@@ -151,6 +165,8 @@ class Cifar10(Cifar):
     """CIFAR-10: 60,000 images of 32 × 32 pixels, 10 classes; cifar-10-batches-bin/ or cifar-10-batches-py/."""
 
     name = "cifar10"
+    torchvision = "CIFAR10"
+    published = (50_000, 10_000, 10)
     classes = 10
     labels = 1
     binary = "cifar-10-batches-bin"
@@ -167,6 +183,8 @@ class Cifar100(Cifar):
     """CIFAR-100: 60,000 images of 32 × 32 pixels, 100 classes; cifar-100-binary/ or cifar-100-python/."""
 
     name = "cifar100"
+    torchvision = "CIFAR100"
+    published = (50_000, 10_000, 100)
     classes = 100
     labels = 2
     binary = "cifar-100-binary"

@@ -1,5 +1,7 @@
 """Metrics of a classifier from its C + C_d logits: accuracy, likelihood, calibration, and what the dummies take."""
 
+from collections.abc import Mapping, Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -9,11 +11,15 @@ from durm.scores import dummy_hits, dummy_mass, probabilities
 BINS = 15
 
 
-def classification_metrics(logits: Tensor, targets: Tensor, num_classes: int) -> dict[str, float]:
+def classification_metrics(
+    logits: Tensor, targets: Tensor, num_classes: int, groups: Mapping[str, Sequence[int]] | None = None
+) -> dict[str, float]:
     """Metrics of N samples, from logits of shape (N, C + C_d) and targets of shape (N,).
 
     Returns:
         accuracy: of the largest *real* logit, in percent.
+        balanced_accuracy: the mean of the accuracies of the classes, in percent.
+        accuracy_NAME: of the samples of a group of classes, if groups are given and the group has samples.
         nll: the mean cross-entropy over the real logits, which is comparable between different C_d.
         ece: the calibration error of the probabilities over the real classes, in percent.
         ece_all: the same with the dummies in the normalisation.
@@ -23,14 +29,29 @@ def classification_metrics(logits: Tensor, targets: Tensor, num_classes: int) ->
     real = logits[:, :num_classes]
     over_real = probabilities(logits, num_classes)
     over_all = probabilities(logits, num_classes, over="all")[:, :num_classes]
+    right = (real.argmax(1) == targets).double()
     return {
-        "accuracy": 100 * (real.argmax(1) == targets).double().mean().item(),
+        "accuracy": 100 * right.mean().item(),
+        "balanced_accuracy": 100 * _by_class(right, targets, num_classes).mean().item(),
+        **{f"accuracy_{name}": value for name, value in _by_group(right, targets, groups or {}).items()},
         "nll": F.cross_entropy(real.double(), targets).item(),
         "ece": 100 * calibration_error(over_real, targets),
         "ece_all": 100 * calibration_error(over_all, targets),
         "dummy_mass": 100 * dummy_mass(logits, num_classes).double().mean().item(),
         "dummy_hits": 100 * dummy_hits(logits, num_classes).double().mean().item(),
     }
+
+
+def _by_class(right: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+    """The accuracy of each class that has samples."""
+    counts = torch.bincount(targets, minlength=num_classes)
+    hits = torch.zeros(num_classes, dtype=right.dtype).index_add_(0, targets, right)
+    return hits[counts > 0] / counts[counts > 0]
+
+
+def _by_group(right: Tensor, targets: Tensor, groups: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    chosen = {name: right[torch.isin(targets, torch.tensor(list(classes)))] for name, classes in groups.items()}
+    return {name: 100 * hits.mean().item() for name, hits in chosen.items() if len(hits)}
 
 
 def calibration_error(probabilities: Tensor, targets: Tensor, bins: int = BINS) -> float:

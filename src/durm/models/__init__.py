@@ -1,4 +1,7 @@
-"""Models by name: `cnn` and `mlp`, every name of timm, and `package.module:function` for one's own.
+"""Models by name.
+
+Images: `cnn`, `mlp` and every name of timm. Text: `transformer`, and `hf:NAME` for those of Hugging Face. Sound:
+`lstm`. One's own: `package.module:function`.
 
 Importing this room also makes torchvision importable beside a CPU-only torch.
 """
@@ -9,39 +12,64 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from durm import _torchvision as _torchvision
 from durm.errors import InputError, unknown
-from durm.models import tiny
+from durm.models import audio, tiny
 
 TINY: dict[str, Callable[[int, tuple[int, ...]], nn.Module]] = {"cnn": tiny.cnn, "mlp": tiny.mlp}
+SEQUENCE: dict[str, Callable[[int, tuple[int, ...]], nn.Module]] = {"lstm": audio.lstm}
+TEXT = "transformer"
+HUGGING_FACE = "hf:"
+OWN = (*TINY, *SEQUENCE, TEXT)
 
 
-def build(name: str, num_classes: int, shape: tuple[int, ...], *, pretrained: bool = False) -> nn.Module:
+def build(
+    name: str,
+    num_classes: int,
+    shape: tuple[int, ...],
+    *,
+    pretrained: bool = False,
+    vocabulary: int | None = None,
+    embedding: Tensor | None = None,
+) -> nn.Module:
     """A model with C outputs for samples of that shape. Nothing is downloaded unless `pretrained`.
+
+    Of text the samples are token ids, of which there are `vocabulary`. A pretrained `transformer` starts from the
+    `embedding` that came with the data.
 
     Raises:
         InputError: if there is no such model, or it does not take inputs of that shape.
     """
     check(name, pretrained=pretrained)
+    if name == TEXT or name.startswith(HUGGING_FACE):
+        return _for_text(name, num_classes, shape, pretrained, vocabulary, embedding)
     if ":" in name:
         model = _call(name, num_classes)
         if not isinstance(model, nn.Module):
             raise InputError(f"model {name!r} gave a {type(model).__name__}; expected a torch.nn.Module")
         return model
+    if vocabulary is not None:
+        raise InputError(f"model {name!r} does not take text; use 'transformer' or 'hf:NAME'")
+    if name in SEQUENCE:
+        if len(shape) != 2:
+            raise InputError(f"model {name!r} takes sequences of features, and the samples have shape {shape}")
+        return SEQUENCE[name](num_classes, shape)
     if len(shape) != 3 and name != "mlp":
-        raise InputError(f"model {name!r} takes images, and the samples have shape {shape}; use 'mlp' for flat inputs")
+        raise InputError(f"model {name!r} takes images, and the samples have shape {shape}; {_instead(shape)}")
     return TINY[name](num_classes, shape) if name in TINY else _from_timm(name, num_classes, shape, pretrained)
 
 
 def check(name: str, *, pretrained: bool = False) -> None:
     """Raises an `InputError` if there is no model of that name."""
+    if name.startswith(HUGGING_FACE) and name != HUGGING_FACE:
+        return
     if ":" in name:
         factory(name)
         return
-    if name in TINY:
-        if pretrained:
+    if name in OWN:
+        if pretrained and name != TEXT:
             raise InputError(f"model {name!r} has no pretrained weights")
         return
     import timm
@@ -58,7 +86,7 @@ def names(pattern: str = "") -> list[str]:
 
     import timm
 
-    every = [*TINY, *timm.list_models()]
+    every = [*OWN, *timm.list_models()]
     return every if not pattern else [name for name in every if fnmatch(name, pattern) or pattern in name]
 
 
@@ -78,6 +106,30 @@ def factory(name: str) -> Callable[..., Any]:
         hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise InputError(f"model {name!r}: {path!r} has no function {attribute!r}{hint}")
     return made
+
+
+def _for_text(
+    name: str,
+    num_classes: int,
+    shape: tuple[int, ...],
+    pretrained: bool,
+    vocabulary: int | None,
+    embedding: Tensor | None,
+) -> nn.Module:
+    from durm.models.text import TransformerClassifier, huggingface
+
+    if vocabulary is None:
+        raise InputError(f"model {name!r} takes text, and the samples have shape {shape}; {_instead(shape)}")
+    if name != TEXT:
+        return huggingface(name.removeprefix(HUGGING_FACE), num_classes, vocabulary, pretrained=pretrained)
+    if pretrained and embedding is None:
+        raise InputError(f"model {name!r} cannot be pretrained: these data come without an embedding file")
+    return TransformerClassifier(num_classes, vocabulary, shape[0], embedding if pretrained else None)
+
+
+def _instead(shape: tuple[int, ...]) -> str:
+    known = {1: "use 'mlp' for flat inputs", 2: "use 'lstm' for sequences"}
+    return known.get(len(shape), "use 'cnn' or a timm model for images")
 
 
 def _call(name: str, num_classes: int) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from durm.data import LOADERS, Sampled
+from durm.data import LOADERS, Sampled, base_name
 from durm.paper.recipe import SCALES, Recipe, Row, Scale
 from durm.paper.reported import reported_cells
 from durm.report.tables import Cell, Table
@@ -30,9 +30,10 @@ class Reproduction:
         if self.scale != "smoke":
             return given
         root = self.folder / "data"
-        loader = LOADERS[row.data.partition(":")[0]]
-        if isinstance(loader, Sampled):
-            loader.write_sample(root)
+        for name in self.recipe.study_of(row, self.scale).data:
+            loader = LOADERS[base_name(name)]
+            if isinstance(loader, Sampled):
+                loader.write_sample(root)
         return root
 
     def progress(self) -> tuple[int, int]:
@@ -113,7 +114,7 @@ def listing(recipes: list[Recipe]) -> list[dict[str, Any]]:
                 "title": recipe.title,
                 "tables": list(recipe.tables),
                 "rows": [row.id for row in recipe.rows],
-                "needs": sorted({row.data for row in recipe.rows}),
+                "needs": sorted({base_name(row.data) for row in recipe.rows}),
                 "done": {scale: {"trials": total, "done": done} for scale, (done, total) in runs.items()},
             }
         )

@@ -15,14 +15,16 @@ def check_study(study: Study, data_root: Path | None) -> None:
 
     from durm import models
     from durm.errors import InputError
-    from durm.objectives import OBJECTIVES
     from durm.training.engine import check_precision
     from durm.training.loop import build_model, load_bundle
+    from durm.training.method import parse_method
 
     trials = sorted(study.trials(), key=lambda trial: trial.dummies)
     for trial in {(trial.data, trial.model, trial.method): trial for trial in trials}.values():
         check_precision(trial)
-        OBJECTIVES[trial.method]
+        _, averager = parse_method(trial.method)
+        if averager is not None and (trial.select == "best-val" or trial.train.patience is not None):
+            raise InputError(f"method {trial.method!r} averages weights; it does not go with selecting the best ones")
         models.check(trial.model, pretrained=trial.pretrained)
         bundle = load_bundle(trial, data_root)
         shape = bundle.input.shape
@@ -30,14 +32,16 @@ def check_study(study: Study, data_root: Path | None) -> None:
             raise InputError(f"augment {trial.train.augment!r} takes images, and the samples have shape {shape}")
         with torch.random.fork_rng():
             try:
-                model = build_model(trial.model_copy(update={"pretrained": False}), bundle).eval()
+                offline = trial.model == models.TEXT  # its weights come with the data
+                shown = trial if offline else trial.model_copy(update={"pretrained": False})
+                model = build_model(shown, bundle).eval()
             except InputError:
                 raise
             except ValueError as error:  # a head that cannot be widened
                 raise InputError(f"model {trial.model!r}: {error}") from None
             try:
                 with torch.no_grad():
-                    logits = model(torch.zeros(2, *shape))
+                    logits = model(bundle.input.normalise(torch.zeros(2, *shape)))
             except Exception as error:  # whatever a model may raise on inputs that are not made for it
                 reason = " ".join(str(error).split())[:200]
                 raise InputError(f"model {trial.model!r} does not take samples of shape {shape}: {reason}") from None

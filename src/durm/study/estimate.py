@@ -6,10 +6,11 @@ from pathlib import Path
 import torch
 
 from durm.data.bundle import DataBundle
-from durm.objectives import OBJECTIVES
+from durm.objectives import OBJECTIVES, Problem
 from durm.study.store import Store
 from durm.training.feeding import Feed
 from durm.training.loop import TRAIN_SAMPLES_EVALUATED, build_model, load_bundle
+from durm.training.method import parse_method
 from durm.training.schedules import make_optimizer
 from durm.training.trial import Trial
 
@@ -47,7 +48,9 @@ def seconds_per_sample(trial: Trial, bundle: DataBundle) -> float:
         with torch.random.fork_rng():
             device = torch.device(trial.device)
             model = build_model(trial.model_copy(update={"pretrained": False}), bundle).to(device).train()
-            objective = OBJECTIVES[trial.method](bundle.num_classes, trial.train.label_smoothing)
+            counts = torch.bincount(bundle.train.labels, minlength=bundle.num_classes).tolist()
+            problem = Problem(bundle.num_classes, trial.train.label_smoothing, class_counts=tuple(counts))
+            objective = OBJECTIVES[parse_method(trial.method)[0]](problem)
             optimizer = make_optimizer(trial.train, model.parameters())
             batch = next(
                 iter(

@@ -121,7 +121,12 @@ def _arm(name: str, dummies: int | None, found: Found) -> dict[str, Any]:
         "std": statistics.stdev(values) if len(values) > 1 else None,
         **{
             key: mean(lambda result, key=key: result["metrics"][key])  # type: ignore[misc]
-            for key in ("nll", "ece", "ece_all", "dummy_mass", "dummy_hits")
+            for key in ("balanced_accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits")
+        },
+        "groups": {
+            key.removeprefix("accuracy_"): mean(lambda result, key=key: result["metrics"][key])  # type: ignore[misc]
+            for key in next(iter(found.values()), {"metrics": {}})["metrics"]
+            if key.startswith("accuracy_")
         },
         "train_accuracy": mean(lambda result: result["train"]["accuracy"]),
         "val_accuracy": mean(lambda result: result["val"]["accuracy"]),

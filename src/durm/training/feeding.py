@@ -25,31 +25,48 @@ def epoch_order(samples: int, batch_size: int, seed: int, epoch: int) -> list[Te
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random crops (after padding by an eighth of the side) and horizontal flips of a whole batch of images at once."""
+    """Random crops (after padding by an eighth of the side) and horizontal flips of a whole batch of images at once.
+
+    RandAugment (two operations of magnitude 9) comes on top of them, image by image, from torchvision.
+    """
 
     kind: str
 
+    @property
+    def crops(self) -> bool:
+        return self.kind in ("crop-flip", "randaugment")
+
     def draws(self, samples: int, side: int, seed: int, epoch: int) -> Tensor | None:
-        """For each sample of an epoch: the offsets of its crop, and whether it is flipped; of shape (N, 3)."""
+        """For each sample of an epoch: the offsets of its crop, whether it is flipped, and a seed; of shape (N, 4)."""
         if self.kind == "none":
             return None
         random = generator(seed, "augment", epoch)
-        reach = 2 * (side // 8) + 1 if self.kind == "crop-flip" else 1
+        reach = 2 * (side // 8) + 1 if self.crops else 1
         offsets = torch.randint(reach, (samples, 2), generator=random)
         flips = torch.randint(2, (samples, 1), generator=random)
-        return torch.cat([offsets, flips], 1)
+        seeds = torch.randint(2**31, (samples, 1), generator=random)
+        return torch.cat([offsets, flips, seeds], 1)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
-        """Images of shape (B, channels, height, width) under their draws, of shape (B, 3).
+        """Images of shape (B, channels, height, width) under their draws, of shape (B, 4)."""
+        cropped = self._crop_and_flip(images, draws)
+        if self.kind != "randaugment":
+            return cropped
+        return torch.stack(
+            [_rand_augment(image, seed) for image, seed in zip(cropped, draws[:, 3].tolist(), strict=True)]
+        )
+
+    def _crop_and_flip(self, images: Tensor, draws: Tensor) -> Tensor:
+        """All images at once.
 
         A crop is a set of rows, each a run of memory, so one `index_select` over all runs of the batch does it. A
         flipped crop is taken from the flipped image, from the other side.
         """
         samples, channels, height, width = images.shape
-        pad = width // 8 if self.kind == "crop-flip" else 0
+        pad = width // 8 if self.crops else 0
         padded = F.pad(images, (pad, pad, pad, pad))
         both = torch.stack([padded, padded.flip(-1)])
-        top, left, flip = (draw.view(-1, 1, 1) for draw in draws.to(images.device).unbind(1))
+        top, left, flip = (draw.view(-1, 1, 1) for draw in draws[:, :3].to(images.device).unbind(1))
         left = torch.where(flip == 1, 2 * pad - left, left)
         sample, channel, row = (
             torch.arange(count, device=images.device).view(shape)
@@ -59,6 +76,17 @@ class Augmentation:
         starts = (plane * (height + 2 * pad) + top + row) * (width + 2 * pad) + left
         runs = both.flatten().unfold(0, width, 1)
         return runs.index_select(0, starts.flatten()).view(images.shape)
+
+
+def _rand_augment(image: Tensor, seed: int) -> Tensor:
+    """The image under operations that are a function of the seed; the global generator is left as it was."""
+    from durm import _torchvision as _torchvision  # isort: skip
+    from torchvision.transforms import v2
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        changed: Tensor = v2.RandAugment()(image)
+    return changed
 
 
 class Feed:

@@ -9,7 +9,7 @@ draws from it. So a run that is cut off goes on from its checkpoint to the same 
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,15 +22,17 @@ from torch import Tensor, nn
 from durm import data, models
 from durm._files import WriteError
 from durm._random import derived_seed, generator
+from durm.averaging import AVERAGERS, Averager, Course
 from durm.data.bundle import DataBundle, Samples
 from durm.evaluation.classification import classification_metrics, reliability
 from durm.heads import full_logits, widen
 from durm.heads.finding import find_heads
-from durm.objectives import OBJECTIVES, Batch
+from durm.objectives import OBJECTIVES, Batch, Problem
 from durm.scores import probabilities
 from durm.training import checkpoint
 from durm.training.engine import Engine, with_engine
 from durm.training.feeding import Feed, evaluation_batches
+from durm.training.method import parse_method
 from durm.training.result import Result, peak_memory, provenance
 from durm.training.schedules import learning_rate, make_optimizer
 from durm.training.trial import Trial
@@ -90,14 +92,22 @@ def run(trial: Trial, surroundings: Surroundings | None = None) -> Result:
 
 
 def load_bundle(trial: Trial, data_root: Path | None = None) -> DataBundle:
-    options = data.DataOptions(data_root, trial.image_size, trial.skip_bad)
+    tokenizer = trial.model.removeprefix("hf:") if trial.pretrained and trial.model.startswith("hf:") else None
+    options = data.DataOptions(data_root, trial.image_size, trial.skip_bad, tokenizer)
     return data.load(trial.data, seed=trial.seed, options=options)
 
 
 def build_model(trial: Trial, bundle: DataBundle) -> nn.Module:
     """The C-class model under the seed, widened. The global random state is used, and left to the caller."""
     torch.manual_seed(derived_seed(trial.seed, "model"))
-    model = models.build(trial.model, bundle.num_classes, bundle.input.shape, pretrained=trial.pretrained)
+    model = models.build(
+        trial.model,
+        bundle.num_classes,
+        bundle.input.shape,
+        pretrained=trial.pretrained,
+        vocabulary=bundle.input.vocabulary,
+        embedding=bundle.input.embedding,
+    )
     if trial.head_noise:
         _disturb_heads(model, bundle.num_classes, trial)
     seed = derived_seed(trial.seed, "dummies", trial.dummy_seed) if trial.dummy_seed else trial.seed
@@ -126,7 +136,8 @@ def predict(model: nn.Module, samples: Samples, bundle: DataBundle, device: torc
 
 def evaluate(model: nn.Module, samples: Samples, bundle: DataBundle, device: torch.device) -> dict[str, float]:
     """The metrics of a model on samples."""
-    return classification_metrics(predict(model, samples, bundle, device), samples.labels, bundle.num_classes)
+    logits = predict(model, samples, bundle, device)
+    return classification_metrics(logits, samples.labels, bundle.num_classes, bundle.groups)
 
 
 def _run(trial: Trial, surroundings: Surroundings, engine: Engine) -> Result:
@@ -155,7 +166,11 @@ class _Training:
     def __init__(self, trial: Trial, bundle: DataBundle, engine: Engine, surroundings: Surroundings) -> None:
         self.trial, self.bundle, self.engine, self.surroundings = trial, bundle, engine, surroundings
         spec = trial.train
-        self.objective = OBJECTIVES[trial.method](bundle.num_classes, spec.label_smoothing)
+        objective, averager = parse_method(trial.method)
+        counts = torch.bincount(bundle.train.labels, minlength=bundle.num_classes).tolist()
+        self.objective = OBJECTIVES[objective](
+            Problem(bundle.num_classes, spec.label_smoothing, spec.mixup_alpha, tuple(counts), trial.seed)
+        )
         self.plain_model = build_model(trial, bundle)
         self.model, self.optimizer = engine.setup(
             self.plain_model, lambda model: make_optimizer(spec, model.parameters())
@@ -167,6 +182,11 @@ class _Training:
         )  # fmt: skip
         self.steps = spec.iterations or (spec.epochs or 0) * self.feed.steps_per_epoch
         self.epochs = -(-self.steps // self.feed.steps_per_epoch)
+        self.averager: Averager | None = None
+        if averager is not None:
+            course = Course(self.steps, self.feed.steps_per_epoch, spec.ema_decay, spec.swa_start)
+            self.averager = AVERAGERS[averager](self.plain_model, course)
+        self.keeps_best = trial.select == "best-val" or spec.patience is not None
         self.progress = _Progress()
         self.best_state: dict[str, Tensor] | None = None
         self.last_saved = time.perf_counter()
@@ -177,11 +197,15 @@ class _Training:
         return self.progress.epoch * self.feed.steps_per_epoch + self.progress.batch
 
     def fit(self) -> None:
-        while self.progress.epoch < self.epochs:
+        while self.progress.epoch < self.epochs and not self._has_stopped_improving():
             started = time.perf_counter()
             self._train_epoch()
             self.progress.seconds += time.perf_counter() - started
             self._end_epoch()
+
+    def _has_stopped_improving(self) -> bool:
+        patience = self.trial.train.patience
+        return patience is not None and self.progress.epoch - self.progress.best_epoch >= patience
 
     def _train_epoch(self) -> None:
         self.model.train()
@@ -207,6 +231,8 @@ class _Training:
                 raise Diverged(f"the loss became {value} at step {self.step + 1} with learning rate {rate:.3g}")
             progress.loss_sum += value
             progress.batch += 1
+            if self.averager is not None:
+                self.averager.on_step(self.plain_model, self.step)
             self._save_if_due()
 
     def _end_epoch(self) -> None:
@@ -223,7 +249,7 @@ class _Training:
         }
         progress.curves.append(entry)
         progress.epoch, progress.batch, progress.loss_sum = progress.epoch + 1, 0, 0.0
-        if self.trial.select == "best-val" and val["accuracy"] > progress.best_accuracy:
+        if self.keeps_best and val["accuracy"] > progress.best_accuracy:
             progress.best_accuracy, progress.best_epoch = val["accuracy"], progress.epoch
             self.best_state = {name: value.detach().clone() for name, value in self.plain_model.state_dict().items()}
         self._write_curves([entry], "a")
@@ -233,27 +259,30 @@ class _Training:
     def result(self) -> Result:
         if self.best_state is not None:
             self.plain_model.load_state_dict(self.best_state)
+        if self.averager is not None:
+            self.averager.finish(self.plain_model, self._epoch_of_inputs)
         state = self.plain_model.state_dict()
         self._save(finished=True)
         part = torch.arange(min(len(self.bundle.train), TRAIN_SAMPLES_EVALUATED))
         measured = partial(evaluate, self.model, bundle=self.bundle, device=self.engine.device)
         device, seconds = self.engine.device, self.progress.seconds
+        steps = min(self.steps, self.step)
         bundle, test = self.bundle, self.bundle.test
         logits = predict(self.model, test, bundle, device)
         return Result(
             trial=self.trial.id,
-            metrics=classification_metrics(logits, test.labels, bundle.num_classes),
+            metrics=classification_metrics(logits, test.labels, bundle.num_classes, bundle.groups),
             val=measured(bundle.val),
             train=measured(bundle.train.subset(part)),
             reliability=reliability(probabilities(logits, bundle.num_classes), test.labels),
             samples={"train": len(bundle.train), "val": len(bundle.val), "test": len(test)},
             class_names=bundle.class_names,
-            selected_epoch=self.progress.best_epoch or self.epochs,
+            selected_epoch=self.progress.best_epoch or self.progress.epoch,
             curves=self.progress.curves,
             cost={
                 "seconds": seconds,
-                "seconds_per_step": seconds / self.steps,
-                "steps": self.steps,
+                "seconds_per_step": seconds / steps,
+                "steps": steps,
                 "peak_memory": peak_memory(device),
                 "parameters": sum(parameter.numel() for parameter in self.plain_model.parameters()),
             },
@@ -264,6 +293,10 @@ class _Training:
             },
             weights_sha256=checkpoint.weights_sha256(state),
         )
+
+    def _epoch_of_inputs(self) -> Iterator[Tensor]:
+        """An epoch of training inputs, augmented as for one more epoch."""
+        return (self._on_device(batch).inputs for batch in self.feed.epoch(self.epochs))
 
     # Checkpoints.
 
@@ -287,6 +320,7 @@ class _Training:
             "optimizer": None if finished else self.optimizer.state_dict(),
             "progress": vars(self.progress),
             "best_state": None if finished else self.best_state,
+            "averager": None if finished or self.averager is None else self.averager.state_dict(),
             "random_state": torch.get_rng_state(),
         }
         checkpoint.save(self._path, state)
@@ -308,6 +342,10 @@ class _Training:
             self.optimizer.load_state_dict(state["optimizer"])
         self.progress = _Progress(**state["progress"])
         self.best_state = state["best_state"]
+        if state["optimizer"] is None:  # it is finished, and the weights are the averaged ones
+            self.averager = None
+        elif self.averager is not None:
+            self.averager.load_state_dict(state["averager"])
         torch.set_rng_state(state["random_state"])
         self._write_curves(self.progress.curves, "w")
 
@@ -326,9 +364,9 @@ class _Training:
         inputs, targets = batch.inputs, batch.targets
         if self.trial.train.channels_last:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        if self.engine.device.type == "cpu":
-            return batch if inputs is batch.inputs else Batch(inputs, targets)
-        return Batch(inputs.to(self.engine.device), targets.to(self.engine.device))
+        if self.engine.device.type != "cpu":
+            inputs, targets = inputs.to(self.engine.device), targets.to(self.engine.device)
+        return Batch(inputs, targets, self.step)
 
 
 @contextmanager

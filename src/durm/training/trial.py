@@ -45,9 +45,13 @@ class TrainSpec(Strict):
         gamma: the factor of `step`.
         power: of `poly`.
         label_smoothing: over the real classes.
+        mixup_alpha: of the method `mixup`, whose shares are drawn from Beta(α, α).
+        ema_decay: of the method `ema`.
+        swa_start: the share of the training after which the method `swa` begins to average.
+        patience: epochs without a better validation accuracy after which training stops; the best weights count then.
         clip_norm: the largest norm of the gradient; null clips nothing.
         channels_last: the memory format of images and convolutions.
-        augment: none, flip, crop-flip; null is what suits the data set.
+        augment: none, flip, crop-flip, randaugment; null is what suits the data set.
     """
 
     epochs: Positive | None = None
@@ -66,9 +70,13 @@ class TrainSpec(Strict):
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.1
     power: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.9
     label_smoothing: Annotated[float, Field(ge=0, le=1)] = 0.0
+    mixup_alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    swa_start: Annotated[float, Field(ge=0, lt=1)] = 0.75
+    patience: Positive | None = None
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     channels_last: bool = False
-    augment: Literal["none", "flip", "crop-flip"] | None = None
+    augment: Literal["none", "flip", "crop-flip", "randaugment"] | None = None
 
     @model_validator(mode="before")
     @classmethod

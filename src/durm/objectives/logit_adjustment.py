@@ -1,0 +1,30 @@
+"""Logit-adjusted cross-entropy (Menon et al., 2021), for long-tailed training sets.
+
+log π_c, the log of the class's share of the training samples, is added to its logit in training; the plain logits
+decide in evaluation. A dummy has no samples, and log 0 would switch it off: it gets the prior of the rarest real class,
+so that it starts as one more class of the tail.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from durm.losses import cross_entropy
+from durm.objectives import OBJECTIVES, Batch, Problem
+
+
+@OBJECTIVES.register("logit-adjustment")
+class LogitAdjustment:
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        counts = torch.tensor(problem.class_counts, dtype=torch.float64)
+        self.log_prior = (counts / counts.sum()).log().float()
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits = model(batch.inputs)
+        adjusted = logits + self.log_priors(logits.shape[1]).to(logits)
+        smoothing = self.problem.label_smoothing
+        return cross_entropy(adjusted, batch.targets, self.problem.num_classes, label_smoothing=smoothing)
+
+    def log_priors(self, outputs: int) -> Tensor:
+        """Of the C real classes, then of the dummies."""
+        return torch.cat([self.log_prior, self.log_prior.min().expand(outputs - len(self.log_prior))])
