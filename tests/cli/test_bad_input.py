@@ -25,7 +25,7 @@ def _before_the_first_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         raise AssertionError("bad input was accepted, and the first trial would start")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("durm.study.executor.run_study", run_study)
+    monkeypatch.setattr("durm.study.judging.run_study", run_study)
 
 
 def check(line: str, fragments: tuple[str, ...]) -> None:
@@ -66,7 +66,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "train --optimizer sdg": ("--optimizer 'sdg'", "'sgd', 'adam' or 'adamw'"),
     "train --schedule cosin": ("--schedule 'cosin'", "'constant', 'step', 'cosine' or 'poly'"),
     "train --precision 16": ("--precision '16'", "'32', 'bf16-mixed', '16-mixed', 'bf16-true' or '64'"),
-    "train --augment crop": ("--augment 'crop'", "'none', 'flip' or 'crop-flip'"),
+    "train --augment crop": ("--augment 'crop'", "'crop-flip' or 'randaugment'"),
     "train --select best": ("--select 'best'", "'last' or 'best-val'"),
     "train --device gpu": ("--device 'gpu'", "it has cpu"),
     "train --device cuda:99": ("--device 'cuda:99'", "it has cpu"),
@@ -221,7 +221,7 @@ STUDIES: dict[str, tuple[str, ...]] = {
     "arms: [{name: a, colour: red}]": ("arms.0", "'colour'", "augment, batch_size"),
     "arms: [{nme: a}]": ("arms.0", "'nme'", "has no name"),
     "seeds: 1\nseeds: 5": ("not valid YAML", "'seeds' stands twice", "line 1"),
-    "seeds: 10000000000": ("10000000000 seeds", "at most 100000"),
+    "seeds: 10000000000": ("seeds: 10000000000", "at most 100000"),
     "dummies: [0, 10000000000]": ("dummies=10000000000", "10000"),
     "image_size: 32": ("image size 32", "'digits'", "a size of their own"),
     "train: 3": ("train=3", "dictionary"),
@@ -231,11 +231,11 @@ STUDIES: dict[str, tuple[str, ...]] = {
     "method: ermm": ("method 'ermm' is unknown", "'erm'"),
     "train: {optimizer: sdg}": ("train.optimizer='sdg'", "'sgd', 'adam' or 'adamw'"),
     "device: cuda": ("'cuda'", "it has cpu"),
-    "name: a/b": ("name='a/b'",),
-    "arms: [{name: ../a}]": ("arms.0.name='../a'",),
+    "name: a/b": ("name 'a/b'",),
+    "arms: [{name: ../a}]": ("arms.0.name '../a'",),
     # Numbers.
-    "seeds: 0": ("0 seeds", "at least 1"),
-    "seeds: -1": ("-1 seeds", "at least 1"),
+    "seeds: 0": ("seeds: 0", "at least 1"),
+    "seeds: -1": ("seeds: -1", "at least 1"),
     "seeds: [-1]": ("seeds.0=-1", "greater than or equal to 0"),
     "seeds: []": ("seeds=[]", "at least 1"),
     "seeds: many": ("seeds='many'", "list"),
@@ -310,9 +310,9 @@ def test_an_out_that_is_a_file_or_under_one(tmp_path: Path) -> None:
     ("changes", "difference"),
     [
         ({"train": {"epochs": 2}}, "train.epochs was 1 and is now 2"),
-        ({"model": "mlp"}, 'model was ["cnn"] and is now ["mlp"]'),
-        ({"seeds": [1, 2]}, "seeds was [0, 1] and is now [1, 2]"),
-        ({"dummies": [0, 2]}, "arms was"),
+        ({"model": "mlp"}, 'model "cnn" would be replaced by "mlp"'),
+        ({"seeds": [1, 2]}, "seeds 0 would be replaced by 2"),
+        ({"dummies": [0, 2]}, "would be replaced by"),
         ({"select": "best-val"}, 'select was "last" and is now "best-val"'),
     ],
 )

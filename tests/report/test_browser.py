@@ -263,7 +263,6 @@ def test_sorting_works_on_a_phone(plain: Report, visit: Visitor) -> None:
         assert button.is_visible()
 
 
-@pytest.mark.xfail(strict=True, reason="two names that are numbers compare as numbers, any other two as texts")
 def test_names_that_look_like_numbers_sort_as_names(folder: Path, visit: Visitor) -> None:
     """As texts 10 < 10x < 9, as numbers 9 < 10: an order that is now this and now that goes round in circles."""
     names = ["erm", "9", "10x", "10", "9x", "2"]
@@ -353,13 +352,11 @@ def test_words_in_figures_neither_overlap_nor_leave_the_picture(plain: Report, v
     assert visit(plain).page.evaluate(OVERLAPS) == []
 
 
-@pytest.mark.xfail(strict=True, reason="tick labels of six characters reach into the name of the axis")
 def test_words_in_figures_do_not_overlap_if_accuracies_are_close(folder: Path, visit: Visitor) -> None:
     close = report(folder / "close", lambda t: 96.34 + 0.1 * bool(t.dummies), dummies=[0, 2], seeds=1)
     assert visit(close).page.evaluate(OVERLAPS) == []
 
 
-@pytest.mark.xfail(strict=True, reason="names of arms run into each other, and are cut off on the left")
 def test_words_in_figures_do_not_overlap_if_arms_are_many_and_have_names(folder: Path, visit: Visitor) -> None:
     named = ["label smoothing 0.1", "weight decay 0.001", "durm-2 and smoothing", "learning rate 0.1", "momentum 0.99"]
     arms = [{"name": "erm"}, *({"name": name, "dummies": 1 + index} for index, name in enumerate(named))]
@@ -379,14 +376,13 @@ BROKEN_NUMBERS = """() => [...document.querySelectorAll("td, th")].filter(cell =
     "width",
     [
         *WIDTHS,
-        pytest.param(760, marks=pytest.mark.xfail(strict=True, reason="0.26 / 6: columns narrower than their numbers")),
+        760,
     ],
 )
 def test_no_number_is_broken_over_two_lines(width: int, plain: Report, visit: Visitor) -> None:
     assert visit(plain, width).page.evaluate(BROKEN_NUMBERS) == []
 
 
-@pytest.mark.xfail(strict=True, reason="overflow-wrap: anywhere lets a column be narrower than its numbers: 0.03 / 1")
 def test_no_number_is_broken_beside_a_long_name(folder: Path, visit: Visitor) -> None:
     long = "a rather long name of an arm that somebody chose for fun"
     arms = [{"name": "erm"}, {"name": long, "dummies": 2}]

@@ -391,7 +391,7 @@ def test_the_shape_that_the_design_promises(example: Example) -> None:
 def test_what_is_done(example: Example) -> None:
     assert example.summary["trials"] == 2 * 2 * len(ARMS) * len(SEEDS)
     assert example.summary["done"] == example.summary["trials"] - len(MISSING)
-    assert example.summary["looked_at"] == []  # it is not complete yet
+    assert example.summary["looked_at"] == [7]
 
 
 def test_the_cost_is_that_of_all_trials(example: Example) -> None:
@@ -462,11 +462,11 @@ def test_a_sound_study_has_no_warnings(tmp_path: Path) -> None:
 
 
 def test_it_warns_of_missing_trials(example: Example) -> None:
-    assert f"{len(MISSING)} of {example.summary['trials']} trials are not done" in example.summary["warnings"][0]
+    assert f"{len(MISSING)} of {example.summary['trials']} trials are missing" in example.summary["warnings"][0]
 
 
 @pytest.mark.parametrize(
-    ("seeds", "smallest", "counted"), [(5, "0.0625", "5 seeds"), (3, "0.25", "3 seeds"), (1, "1", "1 seed:")]
+    ("seeds", "smallest", "counted"), [(5, "0.0625", "5 pairs"), (3, "0.25", "3 pairs"), (1, "1", "1 pair of")]
 )
 def test_it_warns_of_few_seeds(seeds: int, smallest: str, counted: str, tmp_path: Path) -> None:
     """2/2ⁿ is 0.0625 for five, 0.25 for three, and 1 for one."""
@@ -475,7 +475,6 @@ def test_it_warns_of_few_seeds(seeds: int, smallest: str, counted: str, tmp_path
     assert warning.startswith(counted)
 
 
-@pytest.mark.xfail(strict=True, reason="the seeds of the plan are counted, not the pairs that are done")
 def test_it_warns_of_few_pairs_in_a_study_of_many_seeds(tmp_path: Path) -> None:
     store = synthetic.store(tmp_path, lambda t: accuracy(t) if t.seed < 3 else None, dummies=[0, 1], seeds=10)
     assert any("smallest p value" in warning for warning in summary_of(store)["warnings"])
@@ -498,10 +497,13 @@ def test_it_warns_of_seeds_that_were_added_after_a_look(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text())["looked_at"] == [6, 8]
 
 
-def test_a_look_at_an_unfinished_study_is_none(tmp_path: Path) -> None:
+def test_a_look_at_an_unfinished_study_is_a_look(tmp_path: Path) -> None:
+    """Otherwise one failing trial would hide that seeds were added. A single pair shows nothing, and is none."""
     unfinished = synthetic.store(tmp_path, lambda t: accuracy(t) if t.seed else None, dummies=[0, 1], seeds=6)
-    assert summary_of(unfinished)["looked_at"] == []
-    assert summary_of(synthetic.store(tmp_path, accuracy, dummies=[0, 1], seeds=8))["looked_at"] == [8]
+    assert summary_of(unfinished)["looked_at"] == [6]
+    assert summary_of(synthetic.store(tmp_path, accuracy, dummies=[0, 1], seeds=8))["looked_at"] == [6, 8]
+    one = synthetic.store(tmp_path / "one", accuracy, dummies=[0, 1], seeds=1)
+    assert summary_of(one)["looked_at"] == []
 
 
 def test_a_study_until_decided_may_add_seeds(tmp_path: Path) -> None:
@@ -517,7 +519,6 @@ def test_a_damaged_summary_is_written_anew(content: str, tmp_path: Path) -> None
     assert summary_of(store)["looked_at"] == [6]
 
 
-@pytest.mark.xfail(strict=True, reason="TypeError: only damaged objects are foreseen")
 @pytest.mark.parametrize("content", ["[]", "3", "null", '{"looked_at": null}'])
 def test_a_summary_of_another_shape_is_written_anew(content: str, tmp_path: Path) -> None:
     test_a_damaged_summary_is_written_anew(content, tmp_path)
@@ -549,7 +550,6 @@ def test_it_warns_if_few_differences_are_all_equal(seeds: int, warned: bool, tmp
     assert any(warning.startswith(expected) for warning in summary["warnings"]) == warned
 
 
-@pytest.mark.xfail(strict=True, reason="the sentence does not say where")
 def test_that_warning_names_the_setting_of_a_grid(tmp_path: Path) -> None:
     store = synthetic.store(tmp_path, lambda t: 95 + 0.5 * t.dummies, model=MODELS, dummies=[0, 1], seeds=3)
     equal = [warning for warning in summary_of(store)["warnings"] if "all equal" in warning]

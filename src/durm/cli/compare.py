@@ -159,10 +159,9 @@ def _seeds(text: str | None) -> int | list[int] | None:
 
 
 def _whole(part: str, flag: str, text: str) -> int:
-    try:
-        return int(part)
-    except ValueError:
-        raise InputError(f"{flag} {text!r}: {part!r} is not a whole number") from None
+    if not part.strip().isdigit():
+        raise InputError(f"{flag} {text!r}: {part!r} is not a whole number of at least 0")
+    return int(part)
 
 
 def _name(data: list[str], model: list[str]) -> str:

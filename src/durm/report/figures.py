@@ -22,10 +22,17 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 INK, FAINT, BAND = "#1a1a1b", "#8c8c8d", "#e4e4e5"
-COLOURS = ("#55565a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7f3fbf")
+COLOURS = ("#55565a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#8c564b", "#7f3fbf")
 """The first is the baseline's."""
 VARIABLES = {INK: "ink", FAINT: "faint", BAND: "band", **{colour: f"c{index}" for index, colour in enumerate(COLOURS)}}
 MOST_SEEDS_DRAWN = 200
+MOST_POINTS = 60
+"""Of a curve; the last epoch is always among them."""
+MOST_NAMES = 14
+"""Of arms along an axis; of more, some are left out."""
+LONGEST_NAME = 20
+CHARACTERS = 50
+"""So many find room side by side."""
 SAMPLES_IN_A_BIN = 10
 
 _STYLE: Any = {
@@ -64,30 +71,39 @@ def drawing() -> Iterator[None]:
 
 def pairs(setting: Mapping[str, Any], metric: str) -> str:
     """Each seed as a line from arm to arm, with the mean of each arm."""
-    arms = [arm for arm in setting["arms"] if arm["n"]]
-    panel = _Panel()
-    seeds = list(arms[0]["values"] if arms else ())[:MOST_SEEDS_DRAWN]
+    arms = setting["arms"]
+    names = [_short(arm["arm"]) for arm in arms]
+    shown = [place for place in range(len(names)) if place % math.ceil(len(names) / MOST_NAMES) == 0]
+    levels = math.ceil((2 + max(map(len, names))) * len(shown) / CHARACTERS)
+    panel = _Panel(bottom=0.1 + 0.05 * levels)
+    seeds = list(dict.fromkeys(seed for arm in arms for seed in arm["values"]))[:MOST_SEEDS_DRAWN]
     lines = np.array([[*(arm["values"].get(seed, np.nan) for arm in arms), np.nan] for seed in seeds])
     places = [*range(len(arms)), np.nan] * len(seeds)  # one line with gaps
     panel.axes.plot(places, lines.flatten(), "o-", color=FAINT, linewidth=0.8, markersize=2.5, alpha=0.8)
     for index, arm in enumerate(arms):
-        panel.axes.plot([index - 0.2, index + 0.2], [arm["mean"]] * 2, color=_colour(index), linewidth=3)
-    panel.axes.set_xlim(-0.4, max(len(arms) - 0.6, 0.4))
-    panel.x_scale("", dict(enumerate(arm["arm"] for arm in arms)))
+        if arm["mean"] is not None:
+            panel.axes.plot([index - 0.2, index + 0.2], [arm["mean"]] * 2, color=_colour(index), linewidth=3)
+    margin = 0.4 if levels == 1 else 0.9
+    panel.axes.set_xlim(-margin, max(len(arms) - 1 + margin, 0.4))
+    panel.x_scale("", {place: names[place] for place in shown}, levels=levels)
     panel.y_scale("test accuracy, %" if metric == "accuracy" else metric)
     return panel.svg(f"pairs{setting['setting']}")
 
 
 def intervals(setting: Mapping[str, Any], metric: str, rope: float) -> str:
     """Each arm's difference from the baseline with its intervals, over the region of practical equivalence."""
-    comparisons = [c for c in [*setting["comparisons"], *setting["derived"]["comparisons"]] if c["n"]]
+    comparisons = [*setting["comparisons"], *setting["derived"]["comparisons"]]
     values = {arm["arm"]: arm["values"] for arm in [*setting["arms"], *setting["derived"]["arms"]]}
-    names = {index: f"{c['arm']}: {c['verdict']}" for index, c in enumerate(comparisons, 1)}
-    panel = _Panel(left=min(0.5, 0.03 + 0.0165 * max(map(len, names.values()), default=0)))
+    names = {index: f"{_short(c['arm'])}: {c['verdict']}" for index, c in enumerate(comparisons, 1)}
+    panel = _Panel(
+        left=min(0.6, 0.03 + 0.0165 * max(map(len, names.values()), default=0)), height=0.22 * max(15, len(names) + 3)
+    )
     axes = panel.axes
     axes.axvspan(-rope, rope, color=BAND, linewidth=0)
     axes.axvline(0, color=FAINT, linewidth=0.8)
     for index, comparison in enumerate(comparisons, 1):
+        if not comparison["n"]:
+            continue
         ours, theirs = values[comparison["arm"]], values[comparison["baseline"]]
         differences = [ours[seed] - theirs[seed] for seed in theirs if seed in ours][:MOST_SEEDS_DRAWN]
         colour = _colour(index)
@@ -111,8 +127,10 @@ def curves(results: Mapping[str, Sequence[Mapping[str, Any]]], key: str, label: 
         if not runs:
             continue
         length = min(len(run["curves"]) for run in runs)
-        values = np.array([[entry[key] for entry in run["curves"][:length]] for run in runs])
-        epochs = [entry["epoch"] for entry in runs[0]["curves"][:length]]
+        every = math.ceil(length / MOST_POINTS)
+        values = np.array([[entry[key] for entry in run["curves"][:length][::-every][::-1]] for run in runs])
+        epochs = [entry["epoch"] for entry in runs[0]["curves"][:length][::-every][::-1]]
+        length = len(epochs)
         mean, std = values.mean(0), values.std(0, ddof=1) if len(runs) > 1 else np.zeros(length)
         panel.axes.fill_between(epochs, mean - std, mean + std, color=_colour(index), alpha=0.15, linewidth=0)
         panel.axes.plot(epochs, mean, color=_colour(index), marker="o" if length == 1 else None)
@@ -161,24 +179,34 @@ def for_page(svg: str) -> str:
 class _Panel:
     """Axes with plain scales of our own. Matplotlib's take four times as long, and a page may have hundreds."""
 
-    def __init__(self, left: float = 0.14) -> None:
+    def __init__(self, left: float = 0.14, bottom: float = 0.15, height: float = 3.3) -> None:
         self.figure = _SHEET.get()
+        self.figure.set_size_inches(5.0, height)
         (self.axes,) = self.figure.axes
-        self.axes.set_position((left, 0.15, 0.98 - left, 0.82))
+        self.bottom = bottom * 3.3 / height
+        self._place(left)
 
-    def x_scale(self, label: str, names: Mapping[int, str] | None = None, *, integer: bool = False) -> None:
+    def _place(self, left: float) -> None:
+        self.axes.set_position((left, self.bottom, 0.98 - left, 0.97 - self.bottom))
+
+    def x_scale(
+        self, label: str, names: Mapping[int, str] | None = None, *, integer: bool = False, levels: int = 1
+    ) -> None:
+        """Ticks and their texts, which take turns on several levels where one has not room for them."""
         axes, along = self.axes, self.axes.get_xaxis_transform()
         ticks = names or _ticks(*axes.get_xlim(), integer=integer)
         axes.plot([0, 1], [0, 0], color=FAINT, linewidth=1.2, transform=axes.transAxes, clip_on=False)
         axes.plot(list(ticks), [-0.008] * len(ticks), "|", color=FAINT, markersize=4, transform=along, clip_on=False)
-        for position, text in ticks.items():
-            axes.text(position, -0.025, text, ha="center", va="top", transform=along)
-        axes.text(0.5, -0.1, label, ha="center", va="top", transform=axes.transAxes)
+        for index, (position, text) in enumerate(ticks.items()):
+            axes.text(position, -0.025 - 0.06 * (index % levels), text, ha="center", va="top", transform=along)
+        height, whole = 0.03 * 3.3 / self.figure.get_figheight(), self.figure.transFigure
+        axes.text(0.56, height, label, ha="center", va="bottom", transform=whole)
 
     def y_scale(self, label: str, names: Mapping[int, str] | None = None) -> None:
         axes, along = self.axes, self.axes.get_yaxis_transform()
         ticks = names or _ticks(*axes.get_ylim())
         if names is None:
+            self._place(max(0.14, 0.055 + 0.0175 * max(map(len, ticks.values()), default=0)))
             axes.plot([0, 0], [0, 1], color=FAINT, linewidth=1.2, transform=axes.transAxes, clip_on=False)
             axes.plot(
                 [-0.006] * len(ticks), list(ticks), "_", color=FAINT, markersize=4, transform=along, clip_on=False
@@ -188,13 +216,16 @@ class _Panel:
         self.figure.text(0.01, 0.56, label, ha="left", va="center", rotation=90)
 
     def names(self, arms: Iterable[str], corner: str) -> None:
-        """The arms' names in their colours, as a legend."""
-        names = list(arms)
-        x, side = (0.98, "right") if "right" in corner else (0.02, "left")
-        first = 0.95 if "upper" in corner else 0.03 + 0.07 * (len(names) - 1)
+        """A legend: the arms' names behind a dash of their colours."""
+        names = [_short(name) for name in arms]
+        step = min(0.07, 0.9 / max(1, len(names)))
+        left = 0.02 if "left" in corner else 0.9 - 0.021 * max(map(len, names), default=0)
+        first = 0.95 if "upper" in corner else 0.03 + step * (len(names) - 1)
+        inside = self.axes.transAxes
         for index, name in enumerate(names):
-            y = first - 0.07 * index
-            self.axes.text(x, y, name, color=_colour(index), ha=side, va="baseline", transform=self.axes.transAxes)
+            y = first - step * index
+            self.axes.plot([left, left + 0.05], [y + 0.02] * 2, color=_colour(index), linewidth=2.5, transform=inside)
+            self.axes.text(left + 0.07, y, name, va="baseline", transform=inside)
 
     def svg(self, salt: str) -> str:
         """The picture. The salt keeps the ids of several figures apart."""
@@ -218,11 +249,17 @@ class _Panel:
 def _ticks(low: float, high: float, *, integer: bool = False) -> dict[float, str]:
     """About five round numbers between the limits, and how they are written."""
     found = [float(tick) for tick in MaxNLocator(5, integer=integer).tick_values(low, high) if low <= tick <= high]
+    if integer:
+        found = [tick for tick in found if tick.is_integer()] or [float(round((low + high) / 2))]
     step = min((b - a for a, b in pairwise(found)), default=1.0)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     if any(abs(round(tick, decimals) - tick) > 1e-6 * step for tick in found):
         decimals += 1  # steps of 2.5
     return {tick: f"{tick:.{decimals}f}".replace("-", "−") for tick in found}
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _colour(index: int) -> str:

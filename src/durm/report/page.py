@@ -10,7 +10,15 @@ from markupsafe import Markup
 
 from durm._files import make_folder, write_whole
 from durm.report import figures, words
-from durm.report.tables import beside_table, null_table, overview_table, seeds_table, statistics_table, verdict_table
+from durm.report.tables import (
+    beside_table,
+    looks_table,
+    null_table,
+    overview_table,
+    seeds_table,
+    statistics_table,
+    verdict_table,
+)
 from durm.study.spec import Study
 from durm.study.store import Store
 from durm.study.summary import Results
@@ -75,6 +83,8 @@ def _draw(study: Study, setting: Mapping[str, Any], results: Results, summary: M
         for arm in study.arms
     }
     name, metric = str(key), summary["metric"]
+    if not any(runs.values()):
+        return {}
     pictures = {}
     if setting["comparisons"]:
         pictures["intervals"] = figures.intervals(setting, metric, summary["rope"])
@@ -95,6 +105,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         "meaning": words.meaning(summary),
         "sentence": lambda comparison: words.sentence(comparison, summary),
         "place": words.place,
+        "provenance": {key: _told(value) for key, value in summary["provenance"].items() if value is not None},
         "overview": overview_table(summary) if len(summary["settings"]) > 1 else None,
         "tables": {
             "verdict": lambda setting: verdict_table(setting, summary),
@@ -102,8 +113,14 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
             "null": lambda setting: null_table(setting, summary),
             "beside": beside_table,
             "seeds": seeds_table,
+            "looks": lambda setting: looks_table(setting, summary),
         },
     }
+
+
+def _told(value: object) -> str:
+    """One value, or several that differ from trial to trial."""
+    return " and ".join("none" if one is None else str(one) for one in (value if isinstance(value, list) else [value]))
 
 
 def _environment() -> jinja2.Environment:
@@ -112,6 +129,7 @@ def _environment() -> jinja2.Environment:
         autoescape=lambda name: name is not None and ".html" in name,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
+        keep_trailing_newline=True,
         lstrip_blocks=True,
     )
     return environment

@@ -81,6 +81,22 @@ def statistics_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> 
     return Table(headings, rows)
 
 
+def looks_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
+    """What each look of a study that goes on until decided has seen; no rows for any other."""
+    rows = []
+    for c in setting["comparisons"]:
+        digits = decimals(c, summary["rope"])
+        for number, look in enumerate(c.get("looks", ()), 1):
+            level = f"{100 * (1 - look['alpha']):.2f} %"
+            rows.append(
+                [
+                    *(_text(c["arm"]), _count(number), _count(look["n"])),
+                    *(Cell(level, look["alpha"]), _interval(look["interval"], digits)),
+                ]
+            )
+    return Table(["arm", "look", "pairs", "level", "interval"], rows)
+
+
 def beside_table(setting: Mapping[str, Any]) -> Table:
     """What is always looked at beside the metric: likelihood, calibration, what the dummies take, cost."""
     ratios = {c["arm"]: c["cost_ratio"] for c in setting["comparisons"]}

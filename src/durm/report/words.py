@@ -180,4 +180,4 @@ def _needed(comparison: Mapping[str, Any]) -> str:
         return "The difference is so near the edge of the region that no practical number of seeds would decide."
     if needed <= comparison["n"]:
         return "One more look may decide."
-    return f"About {needed} seeds would decide if difference and spread stayed as they are."
+    return f"About {needed:,} seeds would decide if difference and spread stayed as they are."

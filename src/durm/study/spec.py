@@ -42,7 +42,7 @@ class Arm(Strict):
         """`{name: smoothing, label_smoothing: 0.1}` is how an arm is written."""
         if isinstance(values, dict) and "name" not in values:
             raise ValueError(f"the arm {values} has no name")
-        if isinstance(values, dict) and "overrides" not in values:
+        if isinstance(values, dict) and not isinstance(values.get("overrides"), dict):
             return {"name": values.get("name"), "overrides": {k: v for k, v in values.items() if k != "name"}}
         return values
 
@@ -119,7 +119,7 @@ class Study(Conditions):
     def _count_or_list(cls, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
             if not 1 <= value <= MOST_SEEDS:
-                raise ValueError(f"{value} seeds: expected at least 1 and at most {MOST_SEEDS}")
+                raise ValueError(f"{value}: expected at least 1 and at most {MOST_SEEDS}")
             return tuple(range(value))
         return value
 
@@ -229,15 +229,21 @@ def arms_of(dummies: Any) -> list[dict[str, Any]]:
 
 def parse_arm(text: str) -> dict[str, Any]:
     """An arm as it is written in a flag: `smoothing: label_smoothing=0.1, lr=0.1`."""
-    name, colon, rest = text.partition(":")
-    parts = [part.partition("=") for part in rest.split(",")]
-    if not name.strip() or (colon and not rest.strip()) or any(not sign for _, sign, _ in parts if colon):
+    name, _, rest = text.partition(":")
+    parts = [part.partition("=") for part in re.split(r",(?![^\[]*\])", rest)]  # not at the commas of a list
+    keys = [key.strip() for key, _, _ in parts]
+    if not name.strip() or not all(sign for _, sign, _ in parts):
         raise InputError(f'--arm {text!r}: expected "NAME: key=value, …", such as "smoothing: label_smoothing=0.1"')
+    for key in keys:
+        if keys.count(key) > 1:
+            raise InputError(f"--arm {text!r}: {key} stands there twice")
+        if key not in OVERRIDES:
+            raise InputError(f"--arm {text!r}: {_unknown_key(key, OVERRIDES)}")
     try:
-        overrides = {key.strip(): yaml.safe_load(value) for key, sign, value in parts if sign}
+        values = [yaml.safe_load(value) for _, _, value in parts]
     except yaml.YAMLError:
         raise InputError(f"--arm {text!r}: a value in it cannot be read") from None
-    return {"name": name.strip(), **overrides}
+    return {"name": name.strip(), **dict(zip(keys, values, strict=True))}
 
 
 def readable(text: str) -> str:
@@ -289,6 +295,11 @@ def _first_problem(error: ValidationError, *, flags: bool) -> str:
     """The first thing that is wrong, with the place, the value, and what would be right."""
     problem = error.errors()[0]
     place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "string_pattern_mismatch" and problem["loc"][-1] == "name":
+        what = "--arm" if flags else place
+        return (
+            f"{what} {problem['input']!r}: a name begins with a letter or digit and has those, spaces and . _ + - in it"
+        )
     if flags and problem["loc"]:
         place = "--" + str([part for part in problem["loc"] if isinstance(part, str)][-1]).replace("_", "-")
     if problem["type"] == "extra_forbidden":
@@ -296,6 +307,10 @@ def _first_problem(error: ValidationError, *, flags: bool) -> str:
         return _unknown_key(str(problem["loc"][-1]), known, inside=".".join(map(str, problem["loc"][:-1])))
     message = problem["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
     if problem["type"] == "value_error":
+        if flags and message.startswith("arm "):
+            return f"--{message}"
+        if flags and place and place != "--train":
+            return f"{place.replace('--arms', '--arm or --dummies')} {message}"
         if flags:
             return _FIELD.sub(lambda field: "--" + field[0].replace("_", "-"), message)
         return f"{place}: {message}" if place else message

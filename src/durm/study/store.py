@@ -135,6 +135,10 @@ def _adds(key: str, old: Any, new: Any) -> bool:
 
 
 def _difference(key: str, old: Any, new: Any) -> str:
+    if isinstance(old, list) and isinstance(new, list) and (gone := [item for item in old if item not in new]):
+        added = [item for item in new if item not in old]
+        instead = f"replaced by {', '.join(map(_shown, added))}" if added else "left out"
+        return f"{key} {', '.join(map(_shown, gone))} would be {instead}"
     if isinstance(old, dict) and isinstance(new, dict):
         return "; ".join(_difference(f"{key}.{k}", old[k], new[k]) for k in old if old[k] != new[k])
     return f"{key} was {_shown(old)} and is now {_shown(new)}"

@@ -3,12 +3,13 @@
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from durm._files import write_whole
 from durm.study.spec import DERIVED, Arm, Study
 from durm.study.store import Store
-from durm.study.verdict import Comparison, caution, compare_family
+from durm.study.verdict import Comparison, caution, compare_family, smallest_p
 
 METRIC = "accuracy"
 
@@ -31,13 +32,18 @@ def read_results(store: Store) -> dict[Key, dict[str, Any]]:
 def write_summary(store: Store, results: Results) -> dict[str, Any]:
     """Summarises what is done, and keeps it as summary.json in the study's folder."""
     path = store.folder / "summary.json"
-    try:
-        looked_at = json.loads(path.read_text())["looked_at"]
-    except (OSError, ValueError, KeyError):
-        looked_at = []
-    summary = summarize(store.study, results, looked_at)
+    summary = summarize(store.study, results, _looks_before(path))
     write_whole(path, json.dumps(summary, indent=1, allow_nan=False).encode())
     return summary
+
+
+def _looks_before(path: Path) -> list[int]:
+    """The looks that an earlier summary tells of; none if there is no such file, or something else in it."""
+    try:
+        looks = json.loads(path.read_text())["looked_at"]
+        return [int(look) for look in looks]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> dict[str, Any]:
@@ -46,9 +52,9 @@ def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> 
     Values are unrounded, in percent where they are shares; numbers that are not defined are None.
     """
     trials = len(study.trials())
-    complete = len(results) == trials
-    looks = sorted({*looked_at, *([len(study.seeds)] if complete else [])})
     settings = [_setting(study, setting, results) for setting in study.settings]
+    pairs = max((c["n"] for setting in settings for c in setting["comparisons"]), default=0)
+    looks = sorted({*looked_at, *([len(study.seeds)] if pairs > 1 else [])})
     return {
         "study": study.name,
         "metric": METRIC,
@@ -60,7 +66,7 @@ def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> 
         "trials": trials,
         "done": len(results),
         "looked_at": looks,
-        "warnings": [*_warnings(study, results, looks, trials), *_cautions(settings)],
+        "warnings": [*_warnings(study, results, looks, trials, pairs), *_cautions(settings)],
         "cost": _cost(results),
         "provenance": _provenance(results),
     }
@@ -160,21 +166,23 @@ def _chosen_on_validation(arms: Sequence[Arm], results: Mapping[str, Found]) -> 
     return {seed: max(candidates, key=lambda name: results[name][seed]["val"]["accuracy"]) for seed in seeds}
 
 
-def _warnings(study: Study, results: Results, looks: Sequence[int], trials: int) -> list[str]:
+def _warnings(study: Study, results: Results, looks: Sequence[int], trials: int, pairs: int) -> list[str]:
     """What a reader has to know before he believes the verdict."""
     warnings = []
     if len(results) < trials:
-        warnings.append(f"{trials - len(results)} of {trials} trials are not done or failed; pairs without them count.")
+        warnings.append(
+            f"{trials - len(results)} of {trials} trials are missing: not done yet, or failed. Seeds that lack one of "
+            "two arms are left out of their comparison."
+        )
     if study.max_seeds is None and len(looks) > 1:
         warnings.append(
             f"Seeds were added after a verdict had been seen (at {', '.join(map(str, looks))} seeds). The intervals "
             "do not know of that; --until-decided does."
         )
-    if len(study.seeds) < 6 and study.max_seeds is None:
-        smallest = 2 / 2 ** len(study.seeds)
+    if len(study.arms) > 1 and pairs < 6:
         warnings.append(
-            f"{_counted(len(study.seeds), 'seed')}: the smallest p value that so few pairs can give is {smallest:.3g}. "
-            "Take 6 or more."
+            f"{_counted(pairs, 'pair')} of runs: the smallest p value that so few can give is "
+            f"{min(1.0, smallest_p(pairs)):.3g}. Take 6 or more."
         )
     tests = {data: result["samples"]["test"] for (data, *_), result in results.items()}
     for data, count in tests.items():
@@ -190,7 +198,11 @@ def _warnings(study: Study, results: Results, looks: Sequence[int], trials: int)
 
 
 def _cautions(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [text for setting in settings for comparison in setting["comparisons"] if (text := caution(comparison))]
+    told = []
+    for setting in settings:
+        where = f" ({', '.join(setting['setting'].values())})" if len(settings) > 1 else ""
+        told += [text + where for comparison in setting["comparisons"] if (text := caution(comparison))]
+    return told
 
 
 def _counted(n: int, what: str) -> str:

@@ -317,7 +317,7 @@ def _differences(theirs: np.ndarray, ours: np.ndarray) -> np.ndarray:
     """Ours − theirs, to 12 digits of the values: the subtraction leaves no more, and equal differences stay equal."""
     differences: np.ndarray = ours - theirs
     largest = max(np.abs(theirs).max(initial=0), np.abs(ours).max(initial=0))
-    return np.round(differences, 12 - math.ceil(math.log10(largest))) if largest > 0 else differences
+    return np.round(differences, 12 - math.ceil(math.log10(largest))) if largest > 1e-200 else differences
 
 
 def _half_width(n: int, spread: float, alpha: float) -> float:
