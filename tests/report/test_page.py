@@ -663,9 +663,24 @@ def test_the_markdown_has_the_tables_and_sentences(plain: Report) -> None:
     assert grid[2 : 2 + len(table.rows)] == table.texts()
     comparisons = [*setting["comparisons"], *setting["derived"]["comparisons"]]
     told = [unescaped(line[2:]) for line in lines if line.startswith("- ")]
-    assert told == [words.sentence(one, plain.summary) for one in comparisons]
+    assert len(told) == len(comparisons)
+    assert all(text.startswith(words.sentence(c, plain.summary)) for text, c in zip(told, comparisons, strict=True))
     assert "Differences of up to ±0.1 count as none." in lines[-1]
     assert "durm 0.1, torch 2.13.0" in lines[-1]
+
+
+def test_of_many_arms_the_undecided_are_counted(tmp_path: Path) -> None:
+    """Of eight arms one is better by exactly 2 points in every seed; the others differ by ±1 in turn."""
+    many = report(
+        tmp_path, lambda t: 90.0 + (2.0 if t.dummies == 5 else (-1.0) ** t.seed if t.dummies else 0.0),
+        dummies=list(range(9)), seeds=8,
+    )  # fmt: skip
+    assert many.summary["settings"][0]["comparisons"][4]["verdict"] == "better"
+    assert words.headline(many.summary).startswith("durm-5 is better than erm; 7 arms are undecided against erm on")
+    told = words.sentences(many.summary["settings"][0], many.summary)
+    assert told[0].startswith("durm-5 is better than erm: +2.00 points")
+    assert told[1] == "7 arms are undecided; the table has their numbers."
+    assert len(told) == 3  # and durm-val
 
 
 def test_the_markdown_has_the_warnings(reports: dict[str, Report]) -> None:

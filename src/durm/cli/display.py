@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from durm.report.tables import Table, beside_table, null_table, verdict_table
-from durm.report.words import headline, place, sentence, signed
+from durm.report.words import headline, place, sentences, signed
 from durm.study.executor import Event
 from durm.training.trial import Trial
 
@@ -119,8 +119,8 @@ def print_verdict(summary: Mapping[str, Any], *, beside: bool = True) -> None:
             print("\nnull control: each arm against itself, after a change that should not matter")
             _print(null_table(setting, summary))
         print()
-        for comparison in [*setting["comparisons"], *setting["derived"]["comparisons"]]:
-            print(sentence(comparison, summary))
+        for text in sentences(setting, summary):
+            print(text)
         if setting["comparisons"]:
             print()
     for warning in summary["warnings"]:

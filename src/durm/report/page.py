@@ -103,7 +103,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         "study": summary,
         "headline": words.headline(summary),
         "meaning": words.meaning(summary),
-        "sentence": lambda comparison: words.sentence(comparison, summary),
+        "sentences": lambda setting: words.sentences(setting, summary),
         "place": words.place,
         "provenance": {key: _told(value) for key, value in summary["provenance"].items() if value is not None},
         "overview": overview_table(summary) if len(summary["settings"]) > 1 else None,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+MOST_NAMED = 6
 ORDER = ("better", "worse", "equal", "undecided")
 UNITS = {"accuracy": "points"}
 CAPTIONS = {
@@ -44,6 +45,17 @@ def headline(summary: Mapping[str, Any]) -> str:
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     baseline = comparisons[0]["baseline"]
     return f"{len(comparisons)} comparisons with {baseline} in {len(settings)} settings: {told}."
+
+
+def sentences(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
+    """What is known about each arm; of many arms, about those that are decided."""
+    comparisons = setting["comparisons"]
+    few = len(comparisons) <= MOST_NAMED
+    told = [sentence(c, summary) for c in comparisons if few or c["verdict"] != "undecided"]
+    if not few and len(told) < len(comparisons):
+        told.append(f"{len(comparisons) - len(told)} arms are undecided; the table has their numbers.")
+    how = "(It takes, for each seed, the number of dummies that is best on validation, and is judged on its own.)"
+    return told + [f"{sentence(c, summary)} {how}" for c in setting["derived"]["comparisons"]]
 
 
 def sentence(comparison: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
@@ -167,6 +179,8 @@ _PREPOSITIONS = {"better": "than", "worse": "than", "equal": "to", "undecided": 
 
 
 def _joined(names: Sequence[str]) -> str:
+    if len(names) > MOST_NAMED:
+        return f"{len(names)} arms"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
