@@ -15,6 +15,7 @@ from scipy import stats
 from durm.study.spec import make_study
 from durm.study.store import Store
 from durm.study.summary import is_decided, read_results, write_summary
+from durm.study.table import judge_table, read_table
 from durm.training.trial import Trial
 from tests.study import synthetic
 
@@ -554,3 +555,14 @@ def test_that_warning_names_the_setting_of_a_grid(tmp_path: Path) -> None:
     store = synthetic.store(tmp_path, lambda t: 95 + 0.5 * t.dummies, model=MODELS, dummies=[0, 1], seeds=3)
     equal = [warning for warning in summary_of(store)["warnings"] if "all equal" in warning]
     assert len(equal) == len(set(equal)) == 2
+
+
+def test_the_rows_can_be_judged_again(tmp_path: Path) -> None:
+    """results.csv holds what the summary was made of: `durm verdict` comes to the same."""
+    store = synthetic.store(tmp_path, accuracy, dummies=[0, 1, 2], seeds=7, model=["cnn", "mlp"])
+    summary = summary_of(store)
+    again = json.loads(json.dumps(judge_table(read_table(tmp_path / "results.csv"), rope=0.1)))
+    for ours, theirs in zip(summary["settings"], again["settings"], strict=True):
+        assert theirs["setting"]["setting"] == " ".join(ours["setting"].values())
+        for one, other in zip(ours["comparisons"], theirs["comparisons"], strict=True):
+            assert other == {name: value for name, value in one.items() if name != "cost_ratio"}

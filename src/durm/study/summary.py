@@ -1,5 +1,7 @@
 """The numbers of a study, setting by setting and arm by arm, with the verdict: what stands in summary.json."""
 
+import csv
+import io
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +32,34 @@ def read_results(store: Store) -> dict[Key, dict[str, Any]]:
 
 
 def write_summary(store: Store, results: Results) -> dict[str, Any]:
-    """Summarises what is done, and keeps it as summary.json in the study's folder."""
+    """Summarises what is done, and keeps it as summary.json, and the rows as results.csv, in the study's folder."""
     path = store.folder / "summary.json"
     summary = summarize(store.study, results, _looks_before(path))
     write_whole(path, json.dumps(summary, indent=1, allow_nan=False).encode())
+    write_whole(store.folder / "results.csv", rows(results).encode())
     return summary
+
+
+def rows(results: Results) -> str:
+    """One line for each trial, as CSV: its value, which `durm verdict` can judge, and what else was measured."""
+    lines: list[dict[str, Any]] = []
+    for (data, model, method, arm, seed), result in results.items():
+        measured = {**result["metrics"], **{f"val_{name}": value for name, value in result["val"].items()}}
+        lines.append(
+            {
+                "setting": f"{data} {model} {method}",
+                **{"arm": arm, "seed": seed, "value": result["metrics"][METRIC]},
+                **measured,
+                **{"seconds": result["cost"]["seconds"], "steps": result["cost"]["steps"], "trial": result["trial"]},
+                "weights_sha256": result["weights_sha256"],
+            }
+        )
+    columns = list(dict.fromkeys(name for line in lines for name in line))
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return file.getvalue()
 
 
 def _looks_before(path: Path) -> list[int]:
