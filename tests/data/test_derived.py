@@ -76,10 +76,10 @@ def test_validation_comes_from_what_is_left(tmp_path: Path) -> None:
     assert len(val) + len(contents(bundle)) == 250
 
 
-def test_head_middle_and_tail_are_groups(tmp_path: Path) -> None:
+def test_head_medium_and_tail_are_groups(tmp_path: Path) -> None:
     """Counts 200, 63, 20, 6, 2 at ratio 100: more than 100 is the head, fewer than 20 the tail."""
     bundle = load(f"longtail:100:{arrays(tmp_path, each=200)}", seed=0)
-    assert bundle.groups == {"head": [0], "middle": [1, 2], "tail": [3, 4]}
+    assert bundle.groups == {"head": [0], "medium": [1, 2], "tail": [3, 4]}
 
 
 @pytest.mark.parametrize("path", ["", "100", "0.5:digits", "x:digits", "inf:digits", "nan:digits", "-3:digits"])

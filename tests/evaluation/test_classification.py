@@ -125,3 +125,17 @@ def test_the_calibration_error_is_that_of_torchmetrics(classes: int) -> None:
         logits, targets = random_logits(500, classes, 2, seed)
         theirs = MulticlassCalibrationError(classes, n_bins=15, norm="l1")(logits[:, :classes].softmax(1), targets)
         assert classification_metrics(logits, targets, classes)["ece"] == pytest.approx(100 * theirs.item(), abs=1e-3)
+
+
+def test_accuracy_by_class_and_by_group_by_hand() -> None:
+    """Class 0: 3 of 4 right; class 1: 1 of 2; class 2: 0 of 1; class 3 has no sample. The mean is 5/12."""
+    targets = torch.tensor([0, 0, 0, 0, 1, 1, 2])
+    predicted = torch.tensor([0, 0, 0, 1, 1, 0, 0])
+    logits = torch.nn.functional.one_hot(predicted, 6).double()
+    metrics = classification_metrics(logits, targets, 4, {"head": [0], "tail": [1, 2], "none": [3]})
+    assert metrics["accuracy"] == pytest.approx(400 / 7)
+    assert metrics["balanced_accuracy"] == pytest.approx(100 * 5 / 12)
+    assert metrics["accuracy_head"] == 75
+    assert metrics["accuracy_tail"] == pytest.approx(100 / 3)
+    assert "accuracy_none" not in metrics
+    assert "accuracy_head" not in classification_metrics(logits, targets, 4)

@@ -835,3 +835,17 @@ def test_a_thousand_trials_in_fifty_settings_are_read_judged_and_drawn_in_ten_se
     assert is_quick() or is_quick()
     assert first.page.stat().st_size < 6_000_000
     parse(first.html)
+
+
+def test_groups_of_classes_have_a_table_of_their_own(tmp_path: Path) -> None:
+    kept = synthetic.store(tmp_path, lambda trial: None, dummies=[0, 1], seeds=6)
+    for trial in kept.study.trials():
+        value = synthetic.result(trial, 90.0)
+        value["metrics"] |= {"accuracy_head": 95.0 + trial.dummies, "accuracy_tail": 40.0 + trial.seed}
+        kept.begin(trial)
+        kept.keep(trial, json.dumps(value))
+    results = read_results(kept)
+    page = write_report(kept, results, write_summary(kept, results)).read_text()
+    (table,) = [table for table in tables(parse(page)) if "head" in table[0]]
+    assert table[0] == ["arm", "mean of the classes", "head", "tail"]
+    assert table[1:] == [["erm", "89.50", "95.00", "42.50"], ["durm-1", "89.50", "96.00", "42.50"]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from durm.report.tables import Table, beside_table, null_table, verdict_table
+from durm.report.tables import Table, beside_table, groups_table, null_table, verdict_table
 from durm.report.words import headline, place, sentences, signed
 from durm.study.executor import Event
 from durm.training.trial import Trial
@@ -113,8 +113,10 @@ def print_verdict(summary: Mapping[str, Any], *, beside: bool = True) -> None:
             print(f"{summary['metric']} {place(setting['setting'])}")
         _print(verdict_table(setting, summary))
         if beside:
-            print()
-            _print(beside_table(setting))
+            for table in (groups_table(setting), beside_table(setting)):
+                if table.rows:
+                    print()
+                    _print(table)
         if setting["null_control"]["comparisons"]:
             print("\nnull control: each arm against itself, after a change that should not matter")
             _print(null_table(setting, summary))

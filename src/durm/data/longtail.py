@@ -60,7 +60,7 @@ def long_tailed(bundle: DataBundle, ratio: float, draw: int = 0) -> DataBundle:
     ]
     groups = {
         "head": [label for label, count in enumerate(counts) if count > MANY],
-        "middle": [label for label, count in enumerate(counts) if FEW <= count <= MANY],
+        "medium": [label for label, count in enumerate(counts) if FEW <= count <= MANY],
         "tail": [label for label, count in enumerate(counts) if count < FEW],
     }
     return DataBundle(

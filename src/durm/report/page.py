@@ -12,6 +12,7 @@ from durm._files import make_folder, write_whole
 from durm.report import figures, words
 from durm.report.tables import (
     beside_table,
+    groups_table,
     looks_table,
     null_table,
     overview_table,
@@ -111,6 +112,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
             "verdict": lambda setting: verdict_table(setting, summary),
             "statistics": lambda setting: statistics_table(setting, summary),
             "null": lambda setting: null_table(setting, summary),
+            "groups": groups_table,
             "beside": beside_table,
             "seeds": seeds_table,
             "looks": lambda setting: looks_table(setting, summary),
