@@ -821,18 +821,18 @@ def test_what_is_meant_grows_with_the_study(reports: dict[str, Report]) -> None:
 
 @pytest.mark.slow
 def test_a_thousand_trials_in_fifty_settings_are_read_judged_and_drawn_in_ten_seconds(tmp_path: Path) -> None:
-    """The better of two attempts. On a machine that is busy with other things, seven of the processor's seconds."""
+    """The better of two attempts; seconds of the processor, because other tests run at the same time."""
     first = grid_report(tmp_path)
     assert (first.summary["done"], len(first.summary["settings"])) == (1000, 50)
     store = Store.open(tmp_path)
 
-    def is_quick() -> bool:
-        started, worked = time.perf_counter(), time.process_time()
+    def seconds() -> float:
+        started = time.process_time()
         results = read_results(store)
         write_report(store, results, write_summary(store, results))
-        return time.perf_counter() - started < 10 or time.process_time() - worked < 7
+        return time.process_time() - started
 
-    assert is_quick() or is_quick()
+    assert min(seconds(), seconds()) < 10
     assert first.page.stat().st_size < 6_000_000
     parse(first.html)
 

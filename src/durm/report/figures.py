@@ -17,6 +17,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
@@ -132,7 +133,8 @@ def curves(results: Mapping[str, Sequence[Mapping[str, Any]]], key: str, label: 
         epochs = [entry["epoch"] for entry in runs[0]["curves"][:length][::-every][::-1]]
         length = len(epochs)
         mean, std = values.mean(0), values.std(0, ddof=1) if len(runs) > 1 else np.zeros(length)
-        panel.axes.fill_between(epochs, mean - std, mean + std, color=_colour(index), alpha=0.15, linewidth=0)
+        band = np.concatenate([mean - std, (mean + std)[::-1]])
+        panel.axes.fill([*epochs, *epochs[::-1]], band, color=_colour(index), alpha=0.15, linewidth=0)
         panel.axes.plot(epochs, mean, color=_colour(index), marker="o" if length == 1 else None)
         late += [*(mean - std)[length // 4 :], *(mean + std)[length // 4 :]]
     if late and max(late) > min(late):  # the first steep quarter would leave no room for the rest
@@ -184,6 +186,7 @@ class _Panel:
         self.figure.set_size_inches(5.0, height)
         (self.axes,) = self.figure.axes
         self.bottom = bottom * 3.3 / height
+        self.lines: list[tuple[tuple[tuple[float, float], tuple[float, float]], str, float]] = []
         self._place(left)
 
     def _place(self, left: float) -> None:
@@ -195,8 +198,11 @@ class _Panel:
         """Ticks and their texts, which take turns on several levels where one has not room for them."""
         axes, along = self.axes, self.axes.get_xaxis_transform()
         ticks = names or _ticks(*axes.get_xlim(), integer=integer)
-        axes.plot([0, 1], [0, 0], color=FAINT, linewidth=1.2, transform=axes.transAxes, clip_on=False)
-        axes.plot(list(ticks), [-0.008] * len(ticks), "|", color=FAINT, markersize=4, transform=along, clip_on=False)
+        low, high = axes.get_xlim()
+        self._line((0, 0), (1, 0))
+        for position in ticks:
+            place = (position - low) / (high - low)
+            self._line((place, 0), (place, -0.017), width=0.8)
         for index, (position, text) in enumerate(ticks.items()):
             axes.text(position, -0.025 - 0.06 * (index % levels), text, ha="center", va="top", transform=along)
         height, whole = 0.03 * 3.3 / self.figure.get_figheight(), self.figure.transFigure
@@ -207,10 +213,11 @@ class _Panel:
         ticks = names or _ticks(*axes.get_ylim())
         if names is None:
             self._place(max(0.14, 0.055 + 0.0175 * max(map(len, ticks.values()), default=0)))
-            axes.plot([0, 0], [0, 1], color=FAINT, linewidth=1.2, transform=axes.transAxes, clip_on=False)
-            axes.plot(
-                [-0.006] * len(ticks), list(ticks), "_", color=FAINT, markersize=4, transform=along, clip_on=False
-            )
+            low, high = axes.get_ylim()
+            self._line((0, 0), (0, 1))
+            for position in ticks:
+                place = (position - low) / (high - low)
+                self._line((0, place), (-0.013, place), width=0.8)
         for position, text in ticks.items():
             axes.text(-0.02, position, text, ha="right", va="center", transform=along)
         self.figure.text(0.01, 0.56, label, ha="left", va="center", rotation=90)
@@ -224,11 +231,22 @@ class _Panel:
         inside = self.axes.transAxes
         for index, name in enumerate(names):
             y = first - step * index
-            self.axes.plot([left, left + 0.05], [y + 0.02] * 2, color=_colour(index), linewidth=2.5, transform=inside)
+            self._line((left, y + 0.02), (left + 0.05, y + 0.02), colour=_colour(index), width=2.5)
             self.axes.text(left + 0.07, y, name, va="baseline", transform=inside)
+
+    def _line(
+        self, start: tuple[float, float], end: tuple[float, float], colour: str = FAINT, width: float = 1.2
+    ) -> None:
+        """A straight line between two places of the axes, (0, 0) to (1, 1); all of them are drawn as one thing."""
+        self.lines.append(((start, end), colour, width))
 
     def svg(self, salt: str) -> str:
         """The picture. The salt keeps the ids of several figures apart."""
+        places, colours, widths = zip(*self.lines, strict=True)
+        self.axes.add_collection(
+            LineCollection(places, colors=colours, linewidths=widths, transform=self.axes.transAxes, clip_on=False),
+            autolim=False,
+        )
         matplotlib.rcParams["svg.hashsalt"] = salt
         file = io.StringIO()
         canvas: Any = FigureCanvasSVG(self.figure)
