@@ -15,7 +15,8 @@ class TransformerClassifier(nn.Module):
     """Token ids (N, length) → logits (N, C).
 
     Embedding, sinusoidal positions, two post-norm encoder layers with 5 heads and 1024 hidden units, the mean over the
-    tokens that are not padding, and a linear head. The width is that of the embedding: 300 unless one is given.
+    tokens that are not padding, and a linear head. The width is that of the embedding: 300 unless one is given, which
+    is brought to a standard deviation of 1, because the positions would drown smaller vectors.
     """
 
     def __init__(self, num_classes: int, vocabulary: int, length: int, embedding: Tensor | None = None) -> None:
@@ -25,7 +26,7 @@ class TransformerClassifier(nn.Module):
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=PADDING)
         if embedding is not None:
             with torch.no_grad():
-                self.embedding.weight.copy_(embedding)
+                self.embedding.weight.copy_(embedding / embedding.std())
         self.register_buffer("positions", _sinusoids(length, width), persistent=False)
         layer = nn.TransformerEncoderLayer(width, heads, 1024, dropout=0.1, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
@@ -33,6 +34,7 @@ class TransformerClassifier(nn.Module):
         self.head = nn.Linear(width, num_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        tokens = tokens[:, : int((tokens != PADDING).sum(1).max().clamp(min=1))]  # what all texts pad is left out
         padding = tokens == PADDING
         padding = padding & ~padding.all(1, keepdim=True)  # an empty text attends to its padding, or there is nothing
         embedded = self.dropout(self.embedding(tokens) + self.positions[: tokens.shape[1]])  # type: ignore[index]
