@@ -25,7 +25,7 @@ from tests.study.test_judging import FakeExecutor
 
 SMALL = ("compare", "--epochs", 1, "--dummies", "0,2", "--seeds", 2, "--workers", 1)
 NULL_CONTROL = "null control: each arm against itself, after a change that should not matter"
-FILES = {"study.yaml", "summary.json", "report.html", "report.md", "figures", "trials"}
+FILES = {"study.yaml", "summary.json", "results.csv", "report.html", "report.md", "figures", "trials"}
 
 
 def lines(answer: Answer) -> list[str]:

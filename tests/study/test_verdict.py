@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from durm.study import verdict
+from durm.study.rules import look_alpha, look_sizes
 from durm.study.verdict import (
     Comparison,
     compare,
@@ -23,8 +24,6 @@ from durm.study.verdict import (
     decide,
     holm,
     interval,
-    look_alpha,
-    look_sizes,
     pitman_morgan,
     seeds_needed,
     sign_flip,

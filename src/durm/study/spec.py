@@ -18,7 +18,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from durm.errors import InputError
-from durm.study.verdict import ROPE, look_sizes
+from durm.study.rules import ROPE, look_sizes
 from durm.training.trial import MOST_DUMMIES, Conditions, NotNegative, Strict, TrainSpec, Trial
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]*$")]
@@ -153,15 +153,16 @@ class Study(Conditions):
             raise ValueError(f"arm {min(clash)!r}: durm gives that name to an arm of its own; choose another")
         for arm in self.arms:
             try:
-                self._trial(*self.settings[0], arm, 0)
+                self._trial(*self.settings[0], arm, self._recipe(arm), 0)
             except ValidationError as error:
                 raise ValueError(f"arm {arm.name!r}: {_first_problem(error, flags=False)}") from None
         return self
 
     def trials(self) -> list[Trial]:
         """Every trial, seed by seed, so that an unfinished study has whole pairs."""
-        arms = (*self.arms, *self.null_arms)
-        return [self._trial(*setting, arm, seed) for seed in self.seeds for setting in self.settings for arm in arms]
+        arms = [(arm, self._recipe(arm)) for arm in (*self.arms, *self.null_arms)]
+        settings = self.settings
+        return [self._trial(*s, arm, recipe, seed) for seed in self.seeds for s in settings for arm, recipe in arms]
 
     @property
     def settings(self) -> list[tuple[str, str, str]]:
@@ -189,7 +190,7 @@ class Study(Conditions):
         sizes = [size for size in look_sizes(self.max_seeds or 0) if size > len(self.seeds)]
         return self.model_copy(update={"seeds": tuple(range(sizes[0]))}) if sizes and self.max_seeds else None
 
-    def _trial(self, data: str, model: str, method: str, arm: Arm, seed: int) -> Trial:
+    def _trial(self, data: str, model: str, method: str, arm: Arm, recipe: TrainSpec, seed: int) -> Trial:
         return Trial(
             data=data,
             model=model,
@@ -199,7 +200,7 @@ class Study(Conditions):
             dummy_seed=arm.overrides.get("dummy_seed", 0),
             head_noise=arm.overrides.get("head_noise", 0.0),
             seed=seed,
-            train=self._recipe(arm),
+            train=recipe,
             **{name: getattr(self, name) for name in Conditions.model_fields},
         )
 

@@ -18,8 +18,8 @@ from filelock import FileLock, Timeout
 
 from durm._files import WriteError, make_folder, write_whole
 from durm.errors import InputError
+from durm.study.rules import look_sizes
 from durm.study.spec import Study, read_study
-from durm.study.verdict import look_sizes
 from durm.training.trial import Trial
 
 

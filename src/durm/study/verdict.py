@@ -17,14 +17,11 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-ALPHA = 0.05
-ROPE = 0.1
-"""Points of accuracy."""
+from durm.study.rules import ALPHA, ROPE, look_alpha
+
 EXACT_UP_TO = 20
 FLIPS = 99_999
 MOST_SEEDS_NEEDED = 100_000
-LOOKS = (6, 10, 16, 25, 40, 63)
-"""Where `--until-decided` looks at first; then ten times the last five, a hundred times, and so on."""
 
 Word = Literal["better", "worse", "equal", "undecided"]
 Interval = tuple[float, float]
@@ -281,19 +278,6 @@ def pitman_morgan(first: np.ndarray, second: np.ndarray) -> tuple[float | None, 
     if abs(r) == 1:
         return ratio, 0.0
     return ratio, float(2 * stdtr(n - 2, -abs(r) * math.sqrt((n - 2) / (1 - r * r))))
-
-
-def look_sizes(most: int) -> list[int]:
-    """The numbers of seeds at which a study of at most that many looks: 6, 10, 16, 25, 40, 63, 100, …"""
-    sizes = list(LOOKS)
-    while sizes[-1] < most:
-        sizes += [10 * size for size in sizes[-5:]]
-    return [*(size for size in sizes if size < most), most]
-
-
-def look_alpha(k: int, alpha: float = ALPHA) -> float:
-    """What the k-th look may spend: 6α/(π²k²), which adds up to α over all looks."""
-    return 6 * alpha / (math.pi * k) ** 2
 
 
 def _look(k: int, seeds: Sequence[str], baseline: Values, arm: Values, alpha: float) -> Look:
