@@ -100,6 +100,7 @@ def compare(
 
     Without flags: the embedded digits, a tiny CNN, 0 to 3 dummies, 10 seeds.
     """
+    flags = options.shared(locals())
     from durm.cli.run import judge
     from durm.study.spec import arms_of, make_study, parse_arm
 
@@ -111,20 +112,6 @@ def compare(
     arms = [*arms_of(counts), *(parse_arm(text) for text in arm or ())]
     if len(arms) < 2:
         raise InputError(f"--dummies {dummies} is one arm; to compare takes two, such as --dummies 0,{counts[0] or 2}")
-    recipe = options.given(
-        epochs=epochs,
-        iterations=iterations,
-        batch_size=batch_size,
-        lr=lr,
-        optimizer=optimizer,
-        schedule=schedule,
-        warmup=warmup,
-        weight_decay=weight_decay,
-        label_smoothing=label_smoothing,
-        patience=patience,
-        clip_norm=clip_norm,
-        augment=augment,
-    )
     study = make_study(
         {
             "name": _name(data, model),
@@ -132,17 +119,10 @@ def compare(
             "model": model,
             "method": method,
             "arms": arms,
-            "train": recipe,
             "rope": rope,
             "null": null,
             "max_seeds": (max_seeds if max_seeds is not None else DEFAULT_MAX_SEEDS) if until_decided else None,
-            "pretrained": pretrained,
-            "image_size": image_size,
-            "skip_bad": skip_bad,
-            "select": select,
-            "device": options.resolve_device(device),
-            "devices": devices,
-            "precision": precision,
+            **flags,
             **options.given(seeds=_seeds(seeds)),
         }
     )

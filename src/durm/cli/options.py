@@ -79,6 +79,22 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+_RECIPE = (
+    *("epochs", "iterations", "batch_size", "lr", "optimizer", "schedule", "warmup", "weight_decay"),
+    *("label_smoothing", "patience", "clip_norm", "augment"),
+)
+_CONDITIONS = ("pretrained", "image_size", "skip_bad", "select", "devices", "precision")
+
+
+def shared(flags: dict[str, Any]) -> dict[str, Any]:
+    """Of all flags of a command, given by name, what every study is told alike: how to train, and where."""
+    return {
+        "train": given(**{name: flags[name] for name in _RECIPE}),
+        **{name: flags[name] for name in _CONDITIONS},
+        "device": resolve_device(flags["device"]),
+    }
+
+
 def resolve_device(name: str, source: str = "--device") -> str:
     """`auto` becomes what this machine has; a device that it has not is refused, in the words of its source."""
     if name == "cpu":

@@ -81,15 +81,13 @@ def _run(
     from durm.study.spec import make_study
     from durm.study.store import Store
 
-    plans = []
-    for row in rows:
-        study = make_study({**ours.recipe.study_of(row, ours.scale).written(), **changes})
-        root = ours.data_root(row, data_root)
+    plans = [(row, make_study({**ours.recipe.study_of(row, ours.scale).written(), **changes})) for row in rows]
+    root = ours.data_root(rows, data_root)
+    for _, study in plans:
         check_study(study, root)
-        plans.append((row, study, root))
     count = options.whole_workers(workers, plans[0][1].device, plans[0][1].threads)
     if ours.scale != "smoke" or only_estimate:
-        seconds = sum(estimate_seconds(Store(ours.row_folder(row), study), root, count) for row, study, root in plans)
+        seconds = sum(estimate_seconds(Store(ours.row_folder(row), study), root, count) for row, study in plans)
         typer.echo(f"about {_duration(seconds)} on this machine with {count} at a time", err=True)
         if only_estimate:
             return 0
@@ -98,7 +96,7 @@ def _run(
     code = 0
     if ours.scale == "smoke" and workers is None:
         count = 0  # in this process: two steps do not pay for starting others
-    for row, study, root in plans:
+    for row, study in plans:
         store = Store.create(ours.row_folder(row), study)
         if not quiet:
             typer.echo(f"{row.id}: {len(study.trials())} trials", err=True)

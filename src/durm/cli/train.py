@@ -39,6 +39,7 @@ def train(
     json: options.Json = False,
 ) -> int:
     """Train one model, with or without dummies, and evaluate it on the test set."""
+    flags = options.shared(locals())
     from durm.cli.display import print_json, print_table, show
     from durm.study.check import check_study
     from durm.study.executor import Execution
@@ -46,20 +47,6 @@ def train(
     from durm.study.spec import make_study
     from durm.study.store import Store
 
-    recipe = options.given(
-        epochs=epochs,
-        iterations=iterations,
-        batch_size=batch_size,
-        lr=lr,
-        optimizer=optimizer,
-        schedule=schedule,
-        warmup=warmup,
-        weight_decay=weight_decay,
-        label_smoothing=label_smoothing,
-        patience=patience,
-        clip_norm=clip_norm,
-        augment=augment,
-    )
     study = make_study(
         {
             "name": "train",
@@ -68,14 +55,7 @@ def train(
             "method": method,
             "dummies": [dummies],
             "seeds": [seed],
-            "train": recipe,
-            "pretrained": pretrained,
-            "image_size": image_size,
-            "skip_bad": skip_bad,
-            "select": select,
-            "device": options.resolve_device(device),
-            "devices": devices,
-            "precision": precision,
+            **flags,
         }
     )
     (trial,) = study.trials()

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from durm._words import counted
 from durm.data import LOADERS, DataOptions, find_files
 from durm.data.bundle import DataBundle, InputFormat, Samples, split_by_seed, split_parts
 from durm.data.folder import scan
@@ -323,7 +324,7 @@ def _read(where: str, members: Members, classes: list[str], format: SoundFormat,
     """The features of all files; each class must have so many training clips as are `needed`."""
     features, bad = _all_features([path for part in members.values() for path, _ in part], format)
     if bad and not skip_bad:
-        others = f", as {_files(len(bad) - 1)} more cannot" if len(bad) > 1 else ""
+        others = f", as {counted(len(bad) - 1, 'file')} more cannot" if len(bad) > 1 else ""
         raise InputError(f"{where}: {bad[0]}{others}; mend or remove what is bad, or leave it out with --skip-bad")
     parts = {}
     for name, part in members.items():
@@ -338,7 +339,7 @@ def _read(where: str, members: Members, classes: list[str], format: SoundFormat,
             )
     notes = [f"{len(features):,} clips of {format}"]
     if bad:
-        notes.append(f"{_files(len(bad))} that cannot be read as sounds were left out")
+        notes.append(f"{counted(len(bad), 'file')} that cannot be read as sounds were left out")
     return _Read(parts, classes, notes)
 
 
@@ -375,10 +376,6 @@ def _bundle(parts: dict[str, Samples], classes: list[str], notes: list[str]) -> 
     std = torch.where(std > 1e-3, std, 1.0)  # a band that is always silent is not quite constant after rounding
     format = InputFormat(tuple(inputs.shape[1:]), mean.unsqueeze(0), std.unsqueeze(0))
     return DataBundle(parts["train"], parts["val"], parts["test"], len(classes), classes, format, notes=notes)
-
-
-def _files(count: int) -> str:
-    return f"{count} file{'s' if count > 1 else ''}"
 
 
 def _write_tone(path: Path, label: int, seed: int, rate: int, channels: int) -> None:

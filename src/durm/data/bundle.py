@@ -9,6 +9,9 @@ from torch import Tensor
 
 from durm._random import generator
 
+PADDING = 0
+"""The token id that fills a text up."""
+
 
 class Files(Protocol):
     """Inputs that are too large for memory, read one at a time: `files[i]` is the raw tensor of sample i.

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from durm._words import counted
 from durm.data.bundle import Files, InputFormat, Samples, measure
 from durm.errors import InputError
 
@@ -68,7 +69,7 @@ def read_pictures(
     bad = [path for path in paths if path not in decoded]
     if bad and not skip_bad:
         raise InputError(
-            f"{where}: {_files(len(bad))} cannot be read as images: {_some(root, bad)}; "
+            f"{where}: {counted(len(bad), 'file')} cannot be read as images: {_some(root, bad)}; "
             "remove them, or leave them out with --skip-bad"
         )
     samples = {}
@@ -85,7 +86,7 @@ def read_pictures(
         samples[name] = Samples(inputs, torch.tensor([label for _, label in good]))
     notes = [f"{len(decoded)} images of {size} × {size} pixels, {'in memory' if in_memory else 'read from disk'}"]
     if bad:
-        notes.append(f"{_files(len(bad))} that cannot be read as images were left out")
+        notes.append(f"{counted(len(bad), 'file')} that cannot be read as images were left out")
     _check_classes(where, samples, classes)
     return Pictures(samples, classes, notes)
 
@@ -182,10 +183,6 @@ def _check_classes(where: str, parts: dict[str, Samples], classes: list[str]) ->
     for name, count in zip(classes, counts, strict=True):
         if count < needed:
             raise InputError(f"{where}: class {name!r} has {count} training images; expected at least {needed}")
-
-
-def _files(count: int) -> str:
-    return f"{count} file{'s' if count > 1 else ''}"
 
 
 def _some(root: Path, paths: list[Path]) -> str:

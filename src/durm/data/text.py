@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from durm.data import LOADERS, DataOptions, find_files
-from durm.data.bundle import DataBundle, InputFormat, Samples, split_by_seed
+from durm.data.bundle import PADDING, DataBundle, InputFormat, Samples, split_by_seed
 from durm.errors import InputError
 
-PADDING, UNKNOWN = 0, 1
+UNKNOWN = 1
 TITLE_LENGTH = 32
 MOST_TOKENS, MOST_WORDS = 256, 20_000
 _TOKENS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|[^\w\s]")

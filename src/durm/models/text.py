@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from durm.data.bundle import PADDING
 from durm.errors import InputError
-
-PADDING = 0
 
 
 class TransformerClassifier(nn.Module):

@@ -25,13 +25,13 @@ class Reproduction:
     def row_folder(self, row: Row) -> Path:
         return self.folder / row.id
 
-    def data_root(self, row: Row, given: Path | None) -> Path | None:
-        """Where the row's data lie. At smoke scale that is a folder of generated files, which is filled on the way."""
+    def data_root(self, rows: list[Row], given: Path | None) -> Path | None:
+        """Where the rows' data lie. At smoke scale that is a folder of generated files, which is filled on the way."""
         if self.scale != "smoke":
             return given
         root = self.folder / "data"
-        for name in self.recipe.study_of(row, self.scale).data:
-            loader = LOADERS[base_name(name)]
+        names = {base_name(name) for row in rows for name in self.recipe.study_of(row, self.scale).data}
+        for loader in (LOADERS[name] for name in sorted(names)):
             if isinstance(loader, Sampled):
                 loader.write_sample(root)
         return root

@@ -1,6 +1,7 @@
 """The page of a study: one file that works offline; beside it the figures and a Markdown version for pull requests."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: lis
             settings=settings,
             study_yaml=yaml.safe_dump(study.written(), sort_keys=False, allow_unicode=True),
             open_settings=OPEN_SETTINGS,
-            colours={figures.COLOURS[index]: index for index in range(len(figures.COLOURS))},
+            colours={colour: index for index, colour in enumerate(figures.COLOURS)},
             captions=words.CAPTIONS,
         )
     )
@@ -125,8 +126,9 @@ def _told(value: object) -> str:
     return " and ".join("none" if one is None else str(one) for one in (value if isinstance(value, list) else [value]))
 
 
+@cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("durm.report", "templates"),
         autoescape=lambda name: name is not None and ".html" in name,
         undefined=jinja2.StrictUndefined,
@@ -134,7 +136,6 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         lstrip_blocks=True,
     )
-    return environment
 
 
 def _escape_markdown(text: object) -> str:

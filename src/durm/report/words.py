@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from durm._words import counted
+
 MOST_NAMED = 6
 ORDER = ("better", "worse", "equal", "undecided")
 UNITS = {"accuracy": "points"}
@@ -40,7 +42,8 @@ def headline(summary: Mapping[str, Any]) -> str:
         return "There is one arm only, so there is nothing to compare."
     if len(settings) == 1:
         where = place(settings[0]["setting"])
-        return f"{_groups(comparisons)}{where and ' '}{where} ({_pairs(max(c['n'] for c in comparisons))} of runs)."
+        pairs = counted(max(c["n"] for c in comparisons), "pair")
+        return f"{_groups(comparisons)}{where and ' '}{where} ({pairs} of runs)."
     counts = {word: sum(c["verdict"] == word for c in comparisons) for word in ORDER}
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     baseline = comparisons[0]["baseline"]
@@ -69,7 +72,8 @@ def sentence(comparison: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
         return f"{arm} against {baseline} is undecided: one pair of runs (difference {difference}) decides nothing."
     low, high = comparison["ci_family"]
     bounds = f"{number(low)} to {number(high)}"
-    told = f"{difference} (interval {bounds}, {_pairs(n)})"
+    pairs = counted(n, "pair")
+    told = f"{difference} (interval {bounds}, {pairs})"
     rope = f"±{summary['rope']:g}"
     if comparison["verdict"] in ("better", "worse"):
         return (
@@ -79,7 +83,7 @@ def sentence(comparison: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
         same = f"{arm} and {baseline} are equal for practical purposes"
         return f"{same}: {told}, within the {rope} that count as no difference."
     if low > high:
-        return f"{arm} against {baseline} is undecided: the looks contradict each other ({difference}, {_pairs(n)})."
+        return f"{arm} against {baseline} is undecided: the looks contradict each other ({difference}, {pairs})."
     return f"{arm} against {baseline} is undecided: {told} reaches across {rope}. {_needed(comparison)}"
 
 
@@ -182,10 +186,6 @@ def _joined(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMED:
         return f"{len(names)} arms"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _pairs(n: int) -> str:
-    return f"{n} pair{'' if n == 1 else 's'}"
 
 
 def _needed(comparison: Mapping[str, Any]) -> str:

@@ -6,11 +6,16 @@ from pathlib import Path
 import torch
 
 from durm.data.bundle import DataBundle
-from durm.objectives import OBJECTIVES, Problem
+from durm.objectives import Batch
 from durm.study.store import Store
 from durm.training.feeding import Feed
-from durm.training.loop import TRAIN_SAMPLES_EVALUATED, build_model, load_bundle
-from durm.training.method import parse_method
+from durm.training.loop import (
+    TRAIN_SAMPLES_EVALUATED,
+    build_model,
+    build_objective,
+    load_bundle,
+    threads_and_random_state,
+)
 from durm.training.schedules import make_optimizer
 from durm.training.trial import Trial
 
@@ -42,37 +47,21 @@ def samples(trial: Trial, bundle: DataBundle) -> float:
 
 def seconds_per_sample(trial: Trial, bundle: DataBundle) -> float:
     """The time of a training step divided by its samples: the faster of two, after one that warms up."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(trial.threads)
-    try:
-        with torch.random.fork_rng():
-            device = torch.device(trial.device)
-            model = build_model(trial.model_copy(update={"pretrained": False}), bundle).to(device).train()
-            counts = torch.bincount(bundle.train.labels, minlength=bundle.num_classes).tolist()
-            problem = Problem(bundle.num_classes, trial.train.label_smoothing, class_counts=tuple(counts))
-            objective = OBJECTIVES[parse_method(trial.method)[0]](problem)
-            optimizer = make_optimizer(trial.train, model.parameters())
-            batch = next(
-                iter(
-                    Feed(
-                        bundle.train,
-                        bundle.input,
-                        "flip" if len(bundle.input.shape) == 3 else "none",
-                        trial.train.batch_size,
-                        0,
-                    ).epoch(0)
-                )
-            )
-            batch = type(batch)(batch.inputs.to(device), batch.targets.to(device))
-            times = []
-            for _ in range(1 + STEPS):
-                started = time.perf_counter()
-                optimizer.zero_grad()
-                loss = objective.loss(model, batch)
-                loss.backward()
-                optimizer.step()
-                loss.item()
-                times.append(time.perf_counter() - started)
-    finally:
-        torch.set_num_threads(before)
+    device = torch.device(trial.device)
+    with threads_and_random_state(trial.threads):
+        model = build_model(trial.model_copy(update={"pretrained": False}), bundle).to(device).train()
+        objective = build_objective(trial, bundle)
+        optimizer = make_optimizer(trial.train, model.parameters())
+        augment = "flip" if len(bundle.input.shape) == 3 else "none"  # "none" would normalise all images
+        batch = next(Feed(bundle.train, bundle.input, augment, trial.train.batch_size, 0).epoch(0))
+        batch = Batch(batch.inputs.to(device), batch.targets.to(device))
+        times = []
+        for _ in range(1 + STEPS):
+            started = time.perf_counter()
+            optimizer.zero_grad()
+            loss = objective.loss(model, batch)
+            loss.backward()
+            optimizer.step()
+            loss.item()
+            times.append(time.perf_counter() - started)
     return min(times[1:]) / len(batch.targets)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from durm._files import write_whole
+from durm._words import counted
 from durm.study.spec import DERIVED, Arm, Study
 from durm.study.store import Store
 from durm.study.verdict import Comparison, caution, compare_family, smallest_p
@@ -77,6 +78,7 @@ def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> 
     Values are unrounded, in percent where they are shares; numbers that are not defined are None.
     """
     trials = len(study.trials())
+    provenance = _provenance(results)
     settings = [_setting(study, setting, results) for setting in study.settings]
     pairs = max((c["n"] for setting in settings for c in setting["comparisons"]), default=0)
     looks = sorted({*looked_at, *([len(study.seeds)] if pairs > 1 else [])})
@@ -91,9 +93,9 @@ def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> 
         "trials": trials,
         "done": len(results),
         "looked_at": looks,
-        "warnings": [*_warnings(study, results, looks, trials, pairs), *_cautions(settings)],
+        "warnings": [*_warnings(study, results, looks, trials, pairs, provenance), *_cautions(settings)],
         "cost": _cost(results),
-        "provenance": _provenance(results),
+        "provenance": provenance,
     }
 
 
@@ -191,7 +193,9 @@ def _chosen_on_validation(arms: Sequence[Arm], results: Mapping[str, Found]) -> 
     return {seed: max(candidates, key=lambda name: results[name][seed]["val"]["accuracy"]) for seed in seeds}
 
 
-def _warnings(study: Study, results: Results, looks: Sequence[int], trials: int, pairs: int) -> list[str]:
+def _warnings(
+    study: Study, results: Results, looks: Sequence[int], trials: int, pairs: int, provenance: Mapping[str, Any]
+) -> list[str]:
     """What a reader has to know before he believes the verdict."""
     warnings = []
     if len(results) < trials:
@@ -206,7 +210,7 @@ def _warnings(study: Study, results: Results, looks: Sequence[int], trials: int,
         )
     if len(study.arms) > 1 and pairs < 6:
         warnings.append(
-            f"{_counted(pairs, 'pair')} of runs: the smallest p value that so few can give is "
+            f"{counted(pairs, 'pair')} of runs: the smallest p value that so few can give is "
             f"{min(1.0, smallest_p(pairs)):.3g}. Take 6 or more."
         )
     tests = {data: result["samples"]["test"] for (data, *_), result in results.items()}
@@ -216,7 +220,7 @@ def _warnings(study: Study, results: Results, looks: Sequence[int], trials: int,
                 f"One sample of the test set of {data} ({count} samples) weighs {100 / count:.2g} points, more than "
                 f"the region of practical equivalence of ±{study.rope:g}."
             )
-    mixed = [key for key, value in _provenance(results).items() if isinstance(value, list)]
+    mixed = [key for key, value in provenance.items() if isinstance(value, list)]
     if mixed:
         warnings.append(f"Not all trials ran under the same conditions: {', '.join(mixed)} differ.")
     return warnings
@@ -228,10 +232,6 @@ def _cautions(settings: Sequence[Mapping[str, Any]]) -> list[str]:
         where = f" ({', '.join(setting['setting'].values())})" if len(settings) > 1 else ""
         told += [text + where for comparison in setting["comparisons"] if (text := caution(comparison))]
     return told
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def _cost(results: Results) -> dict[str, float]:

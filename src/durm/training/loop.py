@@ -27,7 +27,7 @@ from durm.data.bundle import DataBundle, Samples
 from durm.evaluation.classification import classification_metrics, reliability
 from durm.heads import full_logits, widen
 from durm.heads.finding import find_heads
-from durm.objectives import OBJECTIVES, Batch, Problem
+from durm.objectives import OBJECTIVES, Batch, Objective, Problem
 from durm.scores import probabilities
 from durm.training import checkpoint
 from durm.training.engine import Engine, with_engine
@@ -92,7 +92,8 @@ def run(trial: Trial, surroundings: Surroundings | None = None) -> Result:
 
 
 def load_bundle(trial: Trial, data_root: Path | None = None) -> DataBundle:
-    tokenizer = trial.model.removeprefix("hf:") if trial.pretrained and trial.model.startswith("hf:") else None
+    prefix = models.HUGGING_FACE
+    tokenizer = trial.model.removeprefix(prefix) if trial.pretrained and trial.model.startswith(prefix) else None
     options = data.DataOptions(data_root, trial.image_size, trial.skip_bad, tokenizer)
     return data.load(trial.data, seed=trial.seed, options=options)
 
@@ -115,6 +116,14 @@ def build_model(trial: Trial, bundle: DataBundle) -> nn.Module:
     if trial.train.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
+
+
+def build_objective(trial: Trial, bundle: DataBundle) -> Objective:
+    spec, name = trial.train, parse_method(trial.method)[0]
+    counts = torch.bincount(bundle.train.labels, minlength=bundle.num_classes).tolist()
+    return OBJECTIVES[name](
+        Problem(bundle.num_classes, spec.label_smoothing, spec.mixup_alpha, tuple(counts), trial.seed)
+    )
 
 
 @torch.no_grad()
@@ -141,7 +150,7 @@ def evaluate(model: nn.Module, samples: Samples, bundle: DataBundle, device: tor
 
 
 def _run(trial: Trial, surroundings: Surroundings, engine: Engine) -> Result:
-    with _threads_and_random_state(trial.threads):
+    with threads_and_random_state(trial.threads):
         bundle = load_bundle(trial, surroundings.data_root)
         training = _Training(trial, bundle, engine, surroundings)
         training.resume()
@@ -166,11 +175,7 @@ class _Training:
     def __init__(self, trial: Trial, bundle: DataBundle, engine: Engine, surroundings: Surroundings) -> None:
         self.trial, self.bundle, self.engine, self.surroundings = trial, bundle, engine, surroundings
         spec = trial.train
-        objective, averager = parse_method(trial.method)
-        counts = torch.bincount(bundle.train.labels, minlength=bundle.num_classes).tolist()
-        self.objective = OBJECTIVES[objective](
-            Problem(bundle.num_classes, spec.label_smoothing, spec.mixup_alpha, tuple(counts), trial.seed)
-        )
+        self.objective = build_objective(trial, bundle)
         self.plain_model = build_model(trial, bundle)
         self.model, self.optimizer = engine.setup(
             self.plain_model, lambda model: make_optimizer(spec, model.parameters())
@@ -182,6 +187,7 @@ class _Training:
         )  # fmt: skip
         self.steps = spec.iterations or (spec.epochs or 0) * self.feed.steps_per_epoch
         self.epochs = -(-self.steps // self.feed.steps_per_epoch)
+        _, averager = parse_method(trial.method)
         self.averager: Averager | None = None
         if averager is not None:
             course = Course(self.steps, self.feed.steps_per_epoch, spec.ema_decay, spec.swa_start)
@@ -370,7 +376,7 @@ class _Training:
 
 
 @contextmanager
-def _threads_and_random_state(threads: int) -> Any:
+def threads_and_random_state(threads: int) -> Any:
     """The trial's number of threads, and a global generator whose state of before comes back afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
