@@ -42,7 +42,7 @@ import lightning
 from durm._random import generator
 from durm.data.bundle import DataBundle, Samples, measure
 from durm.training.engine import Plain
-from durm.training.loop import Surroundings, _Progress, _Training, build_model
+from durm.training.loop import Surroundings, _Training, build_model
 from durm.training.schedules import make_optimizer
 from durm.training.trial import TrainSpec, Trial
 
@@ -140,8 +140,8 @@ class Ours:
         self.model = self._training.plain_model
 
     def __call__(self) -> None:
-        self._training._train_epoch()
-        self._training.progress = _Progress(epoch=self._training.progress.epoch + 1)
+        training = self._training
+        training._train_until(training.progress.step + training.feed.steps_per_epoch)
 
 
 class Bare:

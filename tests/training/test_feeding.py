@@ -11,7 +11,7 @@ from torch import Tensor
 
 from durm.data import load
 from durm.data.bundle import InputFormat, Samples, measure
-from durm.training.feeding import Augmentation, Feed, epoch_order, evaluation_batches
+from durm.training.feeding import Augmentation, Feed, domain_order, epoch_order, evaluation_batches
 from tests.training.images import write_folder
 
 SAMPLES = 23
@@ -57,6 +57,78 @@ def test_the_order_is_a_function_of_the_seed_and_the_epoch() -> None:
 
 def test_the_batch_size_cuts_the_same_order_differently() -> None:
     assert torch.equal(torch.cat(epoch_order(60, 6, 0, 0)), torch.cat(epoch_order(60, 20, 0, 0)))
+
+
+# The order of data with domains.
+
+
+def numbered_domains(sizes: list[int], seed: int = 0) -> Tensor:
+    """So many samples of each domain, one among the other."""
+    domains = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    return domains[torch.randperm(len(domains), generator=torch.Generator().manual_seed(seed))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(1, 12), st.integers(0, 99), st.integers(0, 9))
+def test_a_batch_has_equally_many_samples_of_every_domain(
+    sizes: list[int], batch_size: int, seed: int, epoch: int
+) -> None:
+    """Domain by domain; an epoch has N // (B D) of them, at least one, and a domain smaller than a batch fills it."""
+    domains = numbered_domains(sizes)
+    order = domain_order(domains, batch_size, seed, epoch)
+    assert len(order) == max(1, sum(sizes) // (batch_size * len(sizes)))
+    expected = [domain for domain in range(len(sizes)) for _ in range(batch_size)]
+    assert all(domains[indices].tolist() == expected for indices in order)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(1, 12), st.integers(0, 99), st.integers(0, 9))
+def test_a_domain_comes_round_in_whole_permutations(sizes: list[int], batch_size: int, seed: int, epoch: int) -> None:
+    """No sample comes again before all others of its domain have come: of a large domain none comes twice."""
+    domains = numbered_domains(sizes)
+    order = domain_order(domains, batch_size, seed, epoch)
+    for domain, size in enumerate(sizes):
+        drawn = torch.cat([indices[domain * batch_size : (domain + 1) * batch_size] for indices in order]).tolist()
+        for first in range(0, len(drawn), size):
+            turn = drawn[first : first + size]
+            assert len(set(turn)) == len(turn)
+        if size <= len(drawn):
+            assert set(drawn[:size]) == {index for index, each in enumerate(domains.tolist()) if each == domain}
+
+
+def test_a_small_domain_comes_round_in_a_new_order() -> None:
+    """4 samples against 44: 6 steps of 4 of each domain, the small one in six permutations that are not all equal."""
+    domains = numbered_domains([4, 44])
+    turns = {tuple(indices[:4].tolist()) for indices in domain_order(domains, 4, 0, 0)}
+    assert len(domain_order(domains, 4, 0, 0)) == 6
+    assert len(turns) > 1
+    assert {frozenset(turn) for turn in turns} == {frozenset((domains == 0).nonzero().flatten().tolist())}
+    large = [index for indices in domain_order(domains, 4, 0, 0) for index in indices[4:].tolist()]
+    assert len(set(large)) == len(large) == 24
+
+
+def test_the_order_of_domains_is_a_function_of_the_seed_and_the_epoch() -> None:
+    domains = numbered_domains([20, 30])
+
+    def order(seed: int, epoch: int) -> tuple[int, ...]:
+        return tuple(torch.cat(domain_order(domains, 5, seed, epoch)).tolist())
+
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    orders = [order(seed, epoch) for seed in range(3) for epoch in range(3)]
+    torch.manual_seed(6)
+    assert orders == [order(seed, epoch) for seed in range(3) for epoch in range(3)]
+    assert len(set(orders)) == 9
+    torch.manual_seed(5)
+    assert torch.equal(torch.get_rng_state(), before)
+    order(0, 0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_domains_of_one_size_are_drawn_in_orders_of_their_own() -> None:
+    domains = torch.arange(2).repeat_interleave(30)
+    (indices,) = domain_order(domains, 30, 0, 0)
+    assert indices[:30].tolist() != (indices[30:] - 30).tolist()
 
 
 # Augmentation.
@@ -175,6 +247,72 @@ def test_flat_inputs_are_fed_as_they_are() -> None:
     samples = Samples(torch.randn(10, 4), torch.arange(10))
     (batch,) = feed(samples, "none", batch_size=10).epoch(0)
     assert torch.equal(batch.inputs, measure(samples.inputs).normalise(samples.inputs)[batch.targets])
+
+
+# Feeds of data with domains.
+
+
+def with_domains(sizes: list[int]) -> Samples:
+    """Images of which the i-th has the label i and is equal to no other, nor to its own mirror image."""
+    domains = numbered_domains(sizes)
+    random = torch.Generator().manual_seed(0)
+    inputs = torch.randint(256, (len(domains), 3, 16, 16), generator=random, dtype=torch.uint8)
+    return Samples(inputs, torch.arange(len(domains)), domains)
+
+
+@pytest.mark.parametrize("augment", ["none", "flip", "crop-flip"])
+def test_a_feed_of_domains_is_a_plain_loop_over_order_draws_and_normalisation(augment: str) -> None:
+    """The i-th place of the epoch has the i-th draw, whichever sample stands there."""
+    samples = with_domains([3, 20])
+    assert isinstance(samples.inputs, Tensor)
+    format = measure(samples.inputs)
+    order = domain_order(samples.domains, 4, seed=1, epoch=3)
+    draws = Augmentation(augment).draws(2 * 2 * 4, 16, seed=1, epoch=3)
+    fed = feed(samples, augment, batch_size=4)
+    assert (fed.steps_per_epoch, fed.samples_per_step) == (2, 8)
+    place = 0
+    for batch, indices in zip(fed.epoch(3), order, strict=True):
+        assert torch.equal(batch.targets, indices)
+        assert batch.domains.tolist() == [0] * 4 + [1] * 4
+        for image, index in zip(batch.inputs, indices.tolist(), strict=True):
+            raw = samples.inputs[index]
+            if draws is not None:
+                raw = plainly_augmented(raw, draws[place].tolist(), 2 if augment == "crop-flip" else 0)
+            assert torch.equal(image, (raw.float() - format.mean) / format.std)
+            place += 1
+
+
+def test_a_sample_that_comes_twice_in_an_epoch_looks_different() -> None:
+    """The small domain has one sample, which stands in 4 of 8 places of a batch."""
+    (batch,) = feed(with_domains([1, 8]), batch_size=4).epoch(0)
+    assert batch.targets[:4].unique().numel() == 1
+    looks = {tuple(image.flatten().tolist()) for image in batch.inputs[:4]}
+    assert len(looks) > 1
+
+
+def test_a_start_leaves_out_the_batches_of_domains_before_it() -> None:
+    every = list(feed(with_domains([10, 30]), batch_size=4).epoch(1))
+    assert len(every) == 5
+    for start in range(6):
+        for batch, expected in zip(
+            feed(with_domains([10, 30]), batch_size=4).epoch(1, start), every[start:], strict=True
+        ):
+            assert torch.equal(batch.inputs, expected.inputs)
+            assert torch.equal(batch.domains, expected.domains)
+
+
+def test_the_ranks_share_each_domain_of_a_batch() -> None:
+    samples = with_domains([10, 30])
+    parts = [list(feed(samples, batch_size=4, rank=rank, ranks=2).epoch(0)) for rank in (0, 1)]
+    for whole, *shares in zip(feed(samples, batch_size=4).epoch(0), *parts, strict=True):
+        for rank, share in enumerate(shares):
+            assert share.domains.tolist() == [0, 0, 1, 1]
+            assert torch.equal(share.targets, whole.targets[rank::2])
+            assert torch.equal(share.inputs, whole.inputs[rank::2])
+
+
+def test_data_without_domains_have_batches_without() -> None:
+    assert all(batch.domains is None for batch in feed(numbered()).epoch(0))
 
 
 # Files, and the global generator.

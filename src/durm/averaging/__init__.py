@@ -1,8 +1,8 @@
 """Which weights are kept, one averager to a file. Without one it is the last weights, or the best on validation."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +12,18 @@ from durm._registry import Registry
 
 @dataclass(frozen=True)
 class Course:
-    """What an averager may know of the training: how long it is, and its own settings."""
+    """What an averager may know of the training: how long it is, and its own settings.
+
+    `durm.training.trial.TrainSpec` has these under the same names and explains them.
+    """
 
     steps: int
     steps_per_epoch: int
     ema_decay: float = 0.999
     swa_start: float = 0.75
+    swad_converge: int = 3
+    swad_tolerance: int = 6
+    swad_ratio: float = 1.3
 
 
 class Averager(Protocol):
@@ -36,32 +42,47 @@ class Averager(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
+@runtime_checkable
+class WatchesValidation(Averager, Protocol):
+    """An averager that also wants to know the validation loss."""
+
+    def on_validation(self, model: nn.Module, step: int, loss: float) -> None:
+        """After each validation, which follows optimizer step `step`; `loss` is over the real classes."""
+
+
 AVERAGERS: Registry[type[Averager]] = Registry("averaging", "durm.averaging")
 
 
 class Average:
-    """A running copy of a model's weights and buffers, dummies included."""
+    """A running mean of weights and buffers, dummies included, of `count` models; before the first it is `weights`."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self.count = 0
-        self.weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    def __init__(self, weights: Mapping[str, Tensor], count: int = 0) -> None:
+        self.count = count
+        self.weights = copied(weights)
 
     @torch.no_grad()
-    def add(self, model: nn.Module, share: float) -> None:
-        """average ← average + share · (weights − average); whole numbers, such as counters, are copied."""
-        for name, value in model.state_dict().items():
-            kept = self.weights[name]
+    def add(self, weights: Mapping[str, Tensor], share: float | None = None, count: int = 1) -> None:
+        """average ← average + share · (weights − average); whole numbers, such as counters, are copied.
+
+        Left out, the share is that of a plain mean over all models, of which `weights` are the mean of `count`.
+        """
+        self.count += count
+        share = count / self.count if share is None else share
+        for name, kept in self.weights.items():
             if kept.is_floating_point():
-                kept.lerp_(value.detach(), share)
+                kept.lerp_(weights[name].detach(), share)
             else:
-                kept.copy_(value)
-        self.count += 1
+                kept.copy_(weights[name])
 
     def state_dict(self) -> dict[str, Any]:
         return {"count": self.count, "weights": self.weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.count, self.weights = state["count"], state["weights"]
+
+
+def copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in weights.items()}
 
 
 @torch.no_grad()

@@ -16,10 +16,10 @@ from durm.averaging import AVERAGERS, Average, Course
 class ExponentialMovingAverage:
     def __init__(self, model: nn.Module, course: Course) -> None:
         self.decay = course.ema_decay
-        self.average = Average(model)
+        self.average = Average(model.state_dict())
 
     def on_step(self, model: nn.Module, step: int) -> None:
-        self.average.add(model, 1 - min(self.decay, (1 + step) / (10 + step)))
+        self.average.add(model.state_dict(), 1 - min(self.decay, (1 + step) / (10 + step)))
 
     def finish(self, model: nn.Module, batches: Callable[[], Iterator[Tensor]]) -> None:
         model.load_state_dict(self.average.weights)

@@ -16,12 +16,12 @@ from durm.averaging import AVERAGERS, Average, Course, renew_batch_statistics
 class StochasticWeightAveraging:
     def __init__(self, model: nn.Module, course: Course) -> None:
         self.course = course
-        self.average = Average(model)
+        self.average = Average(model.state_dict())
 
     def on_step(self, model: nn.Module, step: int) -> None:
         ends_epoch = step % self.course.steps_per_epoch == 0 or step == self.course.steps
         if ends_epoch and step > self.course.swa_start * self.course.steps:
-            self.average.add(model, 1 / (self.average.count + 1))
+            self.average.add(model.state_dict())
 
     def finish(self, model: nn.Module, batches: Callable[[], Iterator[Tensor]]) -> None:
         model.load_state_dict(self.average.weights)

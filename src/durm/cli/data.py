@@ -1,5 +1,6 @@
 """`durm data`: the data sets, whether they are there, and whether one can be read."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,8 +65,9 @@ def check(
     where = data.DataOptions(data_root, image_size, skip_bad)
     if download:
         data.download(name, where)
-    bundle = data.load(name, seed=0, options=where)
-    facts = {
+    settings = data.settings_of(name, where)
+    bundle = data.load(settings[0], seed=0, options=where)
+    facts: dict[str, Any] = {
         "train": len(bundle.train),
         "val": len(bundle.val),
         "test": len(bundle.test),
@@ -75,6 +77,8 @@ def check(
         "notes": bundle.notes,
         "checksums": "none are published",
     }
+    if bundle.domain_names:
+        facts |= _domains(name, settings, bundle)
     loader, _ = data.parse(name)
     if isinstance(loader, data.Published):
         facts |= _compared(loader, loader.find(where), bundle)
@@ -82,8 +86,30 @@ def check(
         print_json(facts)
         return 0
     for key, value in facts.items():
-        typer.echo(f"{key}: {'; '.join(value) if isinstance(value, list) and key == 'notes' else value}")
+        typer.echo(f"{key}: {_told(value) if key in ('notes', 'domains') else value}")
     return 0
+
+
+def _told(value: list[str] | dict[str, int]) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count}" for name, count in value.items())
+    return "; ".join(value)
+
+
+def _domains(name: str, settings: list[str], bundle: "DataBundle") -> dict[str, Any]:
+    """The training and validation samples of each training domain, and which one is held out.
+
+    A name without a domain stands for all of them: the first was read.
+    """
+    counts = Counter[int]()
+    for part in (bundle.train, bundle.val):
+        assert part.domains is not None
+        counts.update(part.domains.tolist())
+    domains = {domain: counts[number] for number, domain in enumerate(bundle.domain_names)}
+    facts: dict[str, Any] = {"domains": domains, "held_out": bundle.held_out}
+    if len(settings) > 1:
+        facts["notes"] = [f"{name} stands for {', '.join(settings)}, of which the first was read", *bundle.notes]
+    return facts
 
 
 def _compared(loader: "Published", folder: Path, bundle: "DataBundle") -> dict[str, Any]:

@@ -28,12 +28,13 @@ def judge(spec: Any, out: Path | None, workers: int | None, data_root: Path | No
     """Runs the study, prints the verdict, writes the page, and returns the exit code."""
     from durm.cli.display import print_json, print_verdict, show
     from durm.report.page import write_report
-    from durm.study.check import check_study
+    from durm.study.check import check_study, expanded
     from durm.study.executor import Execution
     from durm.study.judging import run_and_judge
     from durm.study.store import Store
 
     count = options.whole_workers(workers, spec.device, spec.threads)
+    spec = expanded(spec, data_root)
     check_study(spec, data_root)
     store = Store.create(out or Path("runs") / spec.name, spec)
     silent = quiet or json

@@ -54,6 +54,19 @@ class Sampled(Protocol):
 
 
 @runtime_checkable
+class Divided(Protocol):
+    """A loader of data with domains. One of them is held out, and a name without one stands for all of them in turn.
+
+    `held_out` splits what follows the colon into the rest and the domain, which is None if none is named; `domains`
+    lists what can be held out.
+    """
+
+    def held_out(self, path: str) -> tuple[str, str | None]: ...
+
+    def domains(self, path: str, options: DataOptions) -> list[str]: ...
+
+
+@runtime_checkable
 class Stored(Protocol):
     """A loader of files that lie under the root. `find` gives their folder, or an InputError with what is missing."""
 
@@ -95,6 +108,21 @@ def load(name: str, *, seed: int, options: DataOptions | None = None) -> DataBun
     if options.image_size is not None and not loader.takes_image_size:
         raise InputError(f"image size {options.image_size}: the samples of data {name!r} have a size of their own")
     return loader(path, seed, options)
+
+
+def settings_of(name: str, options: DataOptions | None = None) -> list[str]:
+    """The data that a name stands for: `pacs` is `pacs:art_painting`, …, one for each domain that can be held out."""
+    loader, path = parse(name)
+    if not isinstance(loader, Divided) or loader.held_out(path)[1] is not None:
+        return [name]
+    return [f"{name}:{domain}" for domain in loader.domains(path, options or DataOptions())]
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """The data set and the domain that is held out: `pacs` and `sketch` of `pacs:sketch`; no domain for other data."""
+    loader, path = parse(name)
+    domain = loader.held_out(path)[1] if isinstance(loader, Divided) else None
+    return (name, None) if domain is None else (name.removesuffix(f":{domain}"), domain)
 
 
 def find_files(name: str, options: DataOptions, layouts: Mapping[str, Sequence[str]]) -> Path:
@@ -172,11 +200,14 @@ def base_name(name: str) -> str:
 
 
 def parse(name: str) -> tuple[Loader, str]:
-    """The loader that a name means, and the path that follows the colon."""
+    """The loader that a name means, and the path, or the domain, that follows the colon."""
     family, colon, path = name.partition(":")
     loader = LOADERS[family]
     if loader.takes_path and not path:
         raise InputError(f"data {name!r} needs a path: {family}:PATH")
-    if colon and not loader.takes_path:
+    if isinstance(loader, Divided):
+        if colon and not path:
+            raise InputError(f"data {name!r} names no domain after its colon")
+    elif colon and not loader.takes_path:
         raise InputError(f"data {name!r}: {family!r} takes no path")
     return loader, path

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from durm._random import generator
+from durm.errors import InputError
 
 PADDING = 0
 """The token id that fills a text up."""
@@ -28,17 +29,21 @@ class Files(Protocol):
 
 @dataclass(frozen=True)
 class Samples:
-    """Labelled samples: `inputs` of shape (N, …), or files that are read one by one; `labels` of shape (N,)."""
+    """Labelled samples: `inputs` of shape (N, …), or files that are read one by one; `labels` of shape (N,).
+
+    `domains`, of shape (N,), numbers the domain of each sample, where the data have domains.
+    """
 
     inputs: Tensor | Files
     labels: Tensor
+    domains: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def subset(self, indices: Tensor) -> "Samples":
         inputs = self.inputs[indices] if isinstance(self.inputs, Tensor) else FileSubset(self.inputs, indices.tolist())
-        return Samples(inputs, self.labels[indices])
+        return Samples(inputs, self.labels[indices], None if self.domains is None else self.domains[indices])
 
 
 @dataclass(frozen=True)
@@ -60,19 +65,27 @@ class FileSubset:
 
 @dataclass(frozen=True)
 class JoinedFiles:
-    """The files of two parts, one after the other."""
+    """The files of several parts, one after the other."""
 
-    first: Files
-    second: Files
+    parts: tuple[Files, ...]
 
     def __len__(self) -> int:
-        return len(self.first) + len(self.second)
+        return sum(len(part) for part in self.parts)
 
     def __getitem__(self, index: int) -> Tensor:
-        return self.first[index] if index < len(self.first) else self.second[index - len(self.first)]
+        part, place = self._place(index)
+        return part[place]
 
     def key(self, index: int) -> bytes:
-        return self.first.key(index) if index < len(self.first) else self.second.key(index - len(self.first))
+        part, place = self._place(index)
+        return part.key(place)
+
+    def _place(self, index: int) -> tuple[Files, int]:
+        for part in self.parts:
+            if index < len(part):
+                return part, index
+            index -= len(part)
+        raise IndexError("there are fewer files")
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,9 @@ class DataBundle:
 
     `augment` is the augmentation that suits the data unless a study says otherwise; `notes` says in words what was done
     to it on the way (a split that was made, files that were left out); `fingerprint` tells two versions of it apart.
-    `groups` names sets of classes whose accuracy is reported apart, such as the tail of a long-tailed set.
+    `groups` names sets of classes whose accuracy is reported apart, such as the tail of a long-tailed set. For domain
+    generalization `domain_names` are the training domains, which `train.domains` and `val.domains` number; the test set
+    is then the domain `held_out`.
     """
 
     train: Samples
@@ -114,13 +129,24 @@ class DataBundle:
     augment: str = "none"
     notes: list[str] = field(default_factory=list)
     groups: dict[str, list[int]] = field(default_factory=dict)
+    domain_names: list[str] = field(default_factory=list)
+    held_out: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.train.domains is not None:
+            counts = torch.bincount(self.train.domains, minlength=len(self.domain_names)).tolist()
+            for name, count in zip(self.domain_names, counts, strict=True):
+                if not count:  # as a small subset may leave it
+                    raise InputError(f"there are no training samples of the domain {name!r}")
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the labels of all parts and of inputs that are in memory."""
+        """A hash of the labels of all parts, of their domains, and of inputs that are in memory."""
         digest = hashlib.sha256()
         for part in (self.train, self.val, self.test):
             digest.update(part.labels.numpy().tobytes())
+            if part.domains is not None:
+                digest.update(part.domains.numpy().tobytes())
             if isinstance(part.inputs, Tensor):
                 digest.update(part.inputs.contiguous().numpy().tobytes())
         return digest.hexdigest()[:16]
@@ -147,22 +173,33 @@ def split_by_seed(samples: Samples, share: float, seed: int, purpose: str) -> tu
     return samples.subset(rest), samples.subset(part)
 
 
-def joined(first: Samples, second: Samples) -> Samples:
-    """The samples of two parts of one data set, one after the other."""
-    labels = torch.cat([first.labels, second.labels])
-    if isinstance(first.inputs, Tensor) and isinstance(second.inputs, Tensor):
-        return Samples(torch.cat([first.inputs, second.inputs]), labels)
-    assert not isinstance(first.inputs, Tensor)
-    assert not isinstance(second.inputs, Tensor)
-    return Samples(JoinedFiles(first.inputs, second.inputs), labels)
+def joined(*parts: Samples) -> Samples:
+    """The samples of several parts of one data set, one after the other."""
+    tensors = [part.inputs for part in parts if isinstance(part.inputs, Tensor)]
+    files = [part.inputs for part in parts if not isinstance(part.inputs, Tensor)]
+    domains = [part.domains for part in parts if part.domains is not None]
+    assert len(parts) in (len(tensors), len(files))
+    assert len(domains) in (0, len(parts))
+    return Samples(
+        torch.cat(tensors) if tensors else JoinedFiles(tuple(files)),
+        torch.cat([part.labels for part in parts]),
+        torch.cat(domains) if domains else None,
+    )
 
 
 def sample_keys(samples: Samples) -> list[bytes]:
-    """What tells the samples apart on every machine: a hash of those in memory, the keys of files."""
+    """What tells the samples apart on every machine: a hash of those in memory, the keys of files.
+
+    Before it stands the domain, if there is one: files of two domains often have the same name.
+    """
     inputs = samples.inputs
     if isinstance(inputs, Tensor):
-        return [hashlib.sha256(row.tobytes()).digest() for row in inputs.contiguous().flatten(1).numpy()]
-    return [inputs.key(index) for index in range(len(inputs))]
+        keys = [hashlib.sha256(row.tobytes()).digest() for row in inputs.contiguous().flatten(1).numpy()]
+    else:
+        keys = [inputs.key(index) for index in range(len(inputs))]
+    if samples.domains is None:
+        return keys
+    return [f"{domain}/".encode() + key for domain, key in zip(samples.domains.tolist(), keys, strict=True)]
 
 
 def split_parts(parts: dict[str, Samples], seed: int, things: str) -> tuple[dict[str, Samples], list[str]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from durm.data import LOADERS, DataOptions
 from durm.data.bundle import DataBundle, split_parts
-from durm.data.pictures import MEMORY_LIMIT, Pictures, measure_pictures, read_pictures
+from durm.data.pictures import MEMORY_LIMIT, Pictures, check_parts, measure_pictures, read_pictures
 from durm.errors import InputError
 
 
@@ -41,7 +41,8 @@ def _holds_sounds(root: Path) -> bool:
 def _read(root: Path, image_size: int | None, skip_bad: bool, memory_limit: int) -> Pictures:
     """Everything about the folder that does not depend on the seed. Kept: every trial of a study asks for it."""
     parts, classes = scan(root)
-    return read_pictures(f"data 'folder:{root}'", root, parts, classes, image_size, skip_bad, memory_limit)
+    where = f"data 'folder:{root}'"
+    return check_parts(where, read_pictures(where, root, parts, classes, image_size, skip_bad, memory_limit))
 
 
 def scan(root: Path, family: str = "folder") -> tuple[dict[str, list[tuple[Path, int]]], list[str]]:
@@ -52,34 +53,37 @@ def scan(root: Path, family: str = "folder") -> tuple[dict[str, list[tuple[Path,
         raise InputError(f"{where}: there is no such folder")
     if not root.is_dir():
         raise InputError(f"{where} is a file; expected a folder that has a folder for each class")
-    folders = _folders(root)
+    folders = folders_in(root)
     tops = {name: root / name for name in ("train", "val", "test") if root / name in folders}
     if tops and len(tops) == len(folders) and "train" not in tops:
         raise InputError(f"{where} has no train/ beside {' and '.join(f'{name}/' for name in tops)}")
     tops = tops if "train" in tops else {"train": root}
-    classes = sorted({folder.name for top in tops.values() for folder in _folders(top)})
+    classes = sorted({folder.name for top in tops.values() for folder in folders_in(top)})
     if not classes:
         raise InputError(f"{where} has no class folders; expected {tops['train']}/CLASS/{things[:-1].upper()}")
-    parts = {
-        part: [
-            (path, classes.index(folder.name))
-            for folder in _folders(top)
-            for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path, folder))
-        ]
-        for part, top in tops.items()
-    }
+    parts = {part: labelled_files(top, classes) for part, top in tops.items()}
     for part, members in parts.items():
         if not members:
             raise InputError(f"{where} has no {things} in {tops[part]}")
     return parts, classes
 
 
+def labelled_files(top: Path, classes: list[str]) -> list[tuple[Path, int]]:
+    """The files in the class folders there, at any depth, with the numbers of their classes."""
+    return [
+        (path, classes.index(folder.name))
+        for folder in folders_in(top)
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path, folder))
+    ]
+
+
+def folders_in(root: Path) -> list[Path]:
+    """By name, without the hidden ones."""
+    return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
 def _hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(root).parts)
-
-
-def _folders(root: Path) -> list[Path]:
-    return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 LOADERS.register("folder")(Folder())

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from durm.data import LOADERS, DataOptions, find_files, root_folder, torchvision_dataset
 from durm.data.bundle import DataBundle, Samples, measure, split_by_seed
-from durm.data.pictures import MEMORY_LIMIT, Pictures, measure_pictures, read_pictures
+from durm.data.pictures import MEMORY_LIMIT, Pictures, check_parts, measure_pictures, read_pictures
 from durm.errors import InputError
 
 PHOTOGRAPH_SIZE = 224
@@ -78,7 +78,8 @@ class Photographs(ABC):
 def _photographs(loader: Photographs, folder: Path, size: int, skip_bad: bool, memory_limit: int) -> Pictures:
     parts, classes = loader.members(folder)
     where = f"data {loader.name!r}"
-    return read_pictures(where, folder, parts, classes, size, skip_bad, memory_limit, peek=loader.peek)
+    read = read_pictures(where, folder, parts, classes, size, skip_bad, memory_limit, peek=loader.peek)
+    return check_parts(where, read)
 
 
 def _split_note(share: float) -> str:
@@ -126,8 +127,8 @@ class OxfordPet(Photographs):
         (folder / "annotations").mkdir(parents=True, exist_ok=True)
         stems = [f"Breed_{label:02}_{number}" for number in range(1, 6) for label in range(1, 38)]
         labels = [label for _ in range(5) for label in range(1, 38)]
-        images = _noise([label - 1 for label in labels], 16, 3)
-        _write_pictures([folder / "images" / f"{stem}.jpg" for stem in stems], images)
+        images = coloured_noise([label - 1 for label in labels], 16, 3)
+        write_pictures([folder / "images" / f"{stem}.jpg" for stem in stems], images)
         lines = [f"{stem} {label} 1 {label}" for stem, label in zip(stems, labels, strict=True)]
         for file, part in zip(self.lists, (lines[37:], lines[:37]), strict=True):
             (folder / "annotations" / file).write_text("\n".join(part) + "\n")
@@ -177,7 +178,7 @@ class Flowers102(Photographs):
         folder = root / self.folder
         labels = np.tile(np.arange(1, 103), 4)
         numbers = np.arange(1, len(labels) + 1)
-        _write_pictures([folder / "jpg" / f"image_{n:05}.jpg" for n in numbers], _noise(labels - 1, 12, 3))
+        write_pictures([folder / "jpg" / f"image_{n:05}.jpg" for n in numbers], coloured_noise(labels - 1, 12, 3))
         savemat(folder / "imagelabels.mat", {"labels": labels[None]})
         parts = {"trnid": numbers[:204], "valid": numbers[204:306], "tstid": numbers[306:]}
         savemat(folder / "setid.mat", {name: part[None] for name, part in parts.items()})
@@ -233,7 +234,7 @@ class ImageNet(Photographs):
         for part, each in (("train", 6), ("val", 2)):
             labels = list(range(3)) * each
             paths = [root / self.name / part / wnids[label] / f"{i}.JPEG" for i, label in enumerate(labels)]
-            _write_pictures(paths, _noise(labels, 16, 3))
+            write_pictures(paths, coloured_noise(labels, 16, 3))
 
 
 class Stl10:
@@ -272,7 +273,7 @@ class Stl10:
         folder.mkdir(parents=True, exist_ok=True)
         for part, each in (("train", 6), ("test", 2)):
             labels = np.tile(np.arange(10), each)
-            _noise(labels, self.size, 3).transpose(0, 3, 2, 1).tofile(folder / f"{part}_X.bin")
+            coloured_noise(labels, self.size, 3).transpose(0, 3, 2, 1).tofile(folder / f"{part}_X.bin")
             (labels + 1).astype(np.uint8).tofile(folder / f"{part}_y.bin")
         (folder / "class_names.txt").write_text("\n".join(f"class{label}" for label in range(10)) + "\n")
 
@@ -376,7 +377,7 @@ class FashionMnist:
         folder.mkdir(parents=True, exist_ok=True)
         for part, each in (("train", 6), ("t10k", 2)):
             labels = np.tile(np.arange(10, dtype=np.uint8), each)
-            for content, values in (("images-idx3", _noise(labels, 28, 1)[..., 0]), ("labels-idx1", labels)):
+            for content, values in (("images-idx3", coloured_noise(labels, 28, 1)[..., 0]), ("labels-idx1", labels)):
                 header = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes()
                 (folder / f"{part}-{content}-ubyte.gz").write_bytes(gzip.compress(header + values.tobytes(), mtime=0))
 
@@ -419,7 +420,7 @@ def _check_range(path: Path, what: str, values: np.ndarray, first: int, last: in
         raise InputError(f"{path} has the {what} {wrong[0]}; expected {first} … {last}")
 
 
-def _noise(labels: Sequence[int] | np.ndarray, side: int, channels: int) -> np.ndarray:
+def coloured_noise(labels: Sequence[int] | np.ndarray, side: int, channels: int) -> np.ndarray:
     """Images for samples, of shape (N, side, side, channels): noise around a colour of the class.
 
     Colours depend on the number of classes alone, noise on that of the images: two parts of a data set differ in it.
@@ -430,7 +431,7 @@ def _noise(labels: Sequence[int] | np.ndarray, side: int, channels: int) -> np.n
     return images
 
 
-def _write_pictures(paths: Sequence[Path], images: np.ndarray) -> None:
+def write_pictures(paths: Sequence[Path], images: np.ndarray) -> None:
     from PIL import Image
 
     for folder in {path.parent for path in paths}:

@@ -66,6 +66,7 @@ def long_tailed(bundle: DataBundle, ratio: float, draw: int = 0) -> DataBundle:
     return DataBundle(
         every.subset(indices), every.subset(val), bundle.test, bundle.num_classes, bundle.class_names, bundle.input,
         augment=bundle.augment, notes=notes, groups={name: labels for name, labels in groups.items() if labels},
+        domain_names=bundle.domain_names, held_out=bundle.held_out,
     )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def read_pictures(
     Args:
         where: the data set, as error messages begin.
         root: the folder from which they name files.
-        parts: name → files and labels; what of train, val and test is not there will be split off `train`.
+        parts: name → files and labels.
         classes: their names.
         size: the side in pixels; None is that of all images if they have one in common, LARGEST_KEPT otherwise.
         skip_bad: leave out files that cannot be read.
@@ -57,7 +57,7 @@ def read_pictures(
         peek: open all files now. Otherwise those that are read from disk are trusted: a million take long to open.
 
     Raises:
-        InputError: if there are files that are no pictures, or not enough pictures of a part or a class.
+        InputError: if there are files that are no pictures, or a part has none that can be read.
     """
     paths = [path for part in parts.values() for path, _ in part]
     candidates = paths
@@ -87,8 +87,26 @@ def read_pictures(
     notes = [f"{len(decoded)} images of {size} × {size} pixels, {'in memory' if in_memory else 'read from disk'}"]
     if bad:
         notes.append(f"{counted(len(bad), 'file')} that cannot be read as images were left out")
-    _check_classes(where, samples, classes)
     return Pictures(samples, classes, notes)
+
+
+def check_parts(where: str, read: Pictures) -> Pictures:
+    """Refuses pictures of train, val and test, or of train and what will be split off it, that are too few of a class.
+
+    Gives back the others.
+    """
+    check_classes(where, read.classes)
+    counts = torch.bincount(read.parts["train"].labels, minlength=len(read.classes)).tolist()
+    needed = 4 - len(read.parts)  # one for each part that is split off the training images, and one that stays
+    for name, count in zip(read.classes, counts, strict=True):
+        if count < needed:
+            raise InputError(f"{where}: class {name!r} has {count} training images; expected at least {needed}")
+    return read
+
+
+def check_classes(where: str, classes: Sequence[str]) -> None:
+    if len(classes) < 2:
+        raise InputError(f"{where} has one class only, {classes[0]!r}; a classifier needs at least two")
 
 
 def measure_pictures(inputs: Tensor | Files) -> InputFormat:
@@ -173,16 +191,6 @@ def _decode_all(paths: list[Path], size: int, keep: bool) -> dict[Path, Tensor |
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = zip(paths, pool.map(attempt, paths), strict=True)
         return {path: image for path, (good, image) in found if good}
-
-
-def _check_classes(where: str, parts: dict[str, Samples], classes: list[str]) -> None:
-    if len(classes) < 2:
-        raise InputError(f"{where} has one class only, {classes[0]!r}; a classifier needs at least two")
-    counts = torch.bincount(parts["train"].labels, minlength=len(classes)).tolist()
-    needed = 4 - len(parts)  # one for each part that is split off the training images, and one that stays
-    for name, count in zip(classes, counts, strict=True):
-        if count < needed:
-            raise InputError(f"{where}: class {name!r} has {count} training images; expected at least {needed}")
 
 
 def _some(root: Path, paths: list[Path]) -> str:

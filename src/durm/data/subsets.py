@@ -4,6 +4,8 @@ What is drawn depends on `draw` alone and on no trial's seed, so that all arms a
 draws tell the effect of the method from the luck of the subset. Fewer classes are also fewer outputs and test samples.
 """
 
+from dataclasses import replace
+
 import torch
 
 from durm._random import generator
@@ -53,8 +55,9 @@ def subset(
     ]
     names = [bundle.class_names[label] for label in kept]
     return DataBundle(
-        train, val, _relabelled(test, kept), len(kept), names, bundle.input, augment=bundle.augment, notes=notes
-    )
+        train, val, _relabelled(test, kept), len(kept), names, bundle.input,
+        augment=bundle.augment, notes=notes, domain_names=bundle.domain_names, held_out=bundle.held_out,
+    )  # fmt: skip
 
 
 def _drawn(count: int, wanted: int | None, draw: int, *purpose: str | int) -> torch.Tensor:
@@ -67,7 +70,7 @@ def _drawn(count: int, wanted: int | None, draw: int, *purpose: str | int) -> to
 def _relabelled(samples: Samples, kept: list[int]) -> Samples:
     places = torch.full((max(kept) + 1,), -1)
     places[torch.tensor(kept)] = torch.arange(len(kept))
-    return Samples(samples.inputs, places[samples.labels])
+    return replace(samples, labels=places[samples.labels])
 
 
 def _parse(text: str, name: str, path: str) -> dict[str, int]:

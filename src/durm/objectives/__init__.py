@@ -1,7 +1,7 @@
 """What is minimised, one objective to a file."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -10,16 +10,21 @@ from durm._registry import Registry
 
 @dataclass(frozen=True)
 class Batch:
-    """Normalised inputs, their labels, and the number of the step that they are for."""
+    """Normalised inputs, their labels, the number of the step that they are for, and the domains that they are from.
+
+    Of data with domains every batch has equally many samples of each; `domains` is of shape (N,).
+    """
 
     inputs: Tensor
     targets: Tensor
     step: int = 0
+    domains: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What an objective may know: C, how the training is set up, the training samples of each class, the seed.
+    """What an objective may know: C, the training samples of each class, the seed, the domains, the model; the rest are
+    settings, which `durm.training.trial.TrainSpec` has under the same names and explains.
 
     Whatever is random about an objective is a function of (seed, purpose, step): then it is the same for every
     arm, and after a resume.
@@ -28,8 +33,17 @@ class Problem:
     num_classes: int
     label_smoothing: float = 0.0
     mixup_alpha: float = 1.0
+    dann_weight: float = 1.0
+    dann_lr_scale: float = 1.0
+    vrex_weight: float = 10.0
+    vrex_anneal: int = 500
+    rsc_features: float = 1 / 3
+    rsc_batch: float = 1 / 3
+    mmd_weight: float = 1.0
     class_counts: tuple[int, ...] = ()
     seed: int = 0
+    domains: int = 0
+    model: nn.Module | None = None
 
 
 class Objective(Protocol):
@@ -38,6 +52,14 @@ class Objective(Protocol):
     def __init__(self, problem: Problem) -> None: ...
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor: ...
+
+
+@runtime_checkable
+class WithModule(Protocol):
+    """An objective with a module of its own, which is trained with the model at `lr_scale` times its learning rate."""
+
+    module: nn.Module
+    lr_scale: float
 
 
 OBJECTIVES: Registry[type[Objective]] = Registry("method", "durm.objectives")

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from durm.data.bundle import DataBundle
-from durm.objectives import Batch
+from durm.objectives import Batch, WithModule
 from durm.study.store import Store
 from durm.training.feeding import Feed
 from durm.training.loop import (
@@ -31,30 +31,33 @@ def estimate_seconds(store: Store, data_root: Path | None, workers: int) -> floa
     seconds = {}
     for trial in dict.fromkeys(alike):
         bundle = load_bundle(trial, data_root)
-        seconds[trial] = seconds_per_sample(trial, bundle) * samples(trial, bundle)
+        augment = "flip" if len(bundle.input.shape) == 3 else "none"  # "none" would normalise all images
+        feed = Feed(bundle.train, bundle.input, augment, trial.train.batch_size, 0)
+        seconds[trial] = seconds_per_sample(trial, bundle, feed) * samples(trial, bundle, feed)
     return sum(seconds[trial] for trial in alike) / min(workers, max(1, len(pending)))
 
 
-def samples(trial: Trial, bundle: DataBundle) -> float:
+def samples(trial: Trial, bundle: DataBundle, feed: Feed) -> float:
     """How many samples a trial trains on and evaluates, in units of training ones."""
-    size = min(trial.train.batch_size, len(bundle.train))
-    steps_per_epoch = len(bundle.train) // size
-    steps = trial.train.iterations or (trial.train.epochs or 0) * steps_per_epoch
-    epochs = -(-steps // steps_per_epoch)
-    evaluated = epochs * len(bundle.val) + len(bundle.test) + min(len(bundle.train), TRAIN_SAMPLES_EVALUATED)
-    return steps * size + EVALUATION * evaluated
+    steps = trial.train.iterations or (trial.train.epochs or 0) * feed.steps_per_epoch
+    validations = -(-steps // (trial.train.validate_every or feed.steps_per_epoch))
+    validated = len(bundle.val) + (len(bundle.test) if bundle.held_out is not None else 0)
+    evaluated = validations * validated + len(bundle.test) + min(len(bundle.train), TRAIN_SAMPLES_EVALUATED)
+    return steps * feed.samples_per_step + EVALUATION * evaluated
 
 
-def seconds_per_sample(trial: Trial, bundle: DataBundle) -> float:
+def seconds_per_sample(trial: Trial, bundle: DataBundle, feed: Feed) -> float:
     """The time of a training step divided by its samples: the faster of two, after one that warms up."""
     device = torch.device(trial.device)
     with threads_and_random_state(trial.threads):
         model = build_model(trial.model_copy(update={"pretrained": False}), bundle).to(device).train()
-        objective = build_objective(trial, bundle)
+        objective = build_objective(trial, bundle, model)
+        if isinstance(objective, WithModule):
+            objective.module.to(device)
         optimizer = make_optimizer(trial.train, model.parameters())
-        augment = "flip" if len(bundle.input.shape) == 3 else "none"  # "none" would normalise all images
-        batch = next(Feed(bundle.train, bundle.input, augment, trial.train.batch_size, 0).epoch(0))
-        batch = Batch(batch.inputs.to(device), batch.targets.to(device))
+        batch = next(feed.epoch(0))
+        domains = None if batch.domains is None else batch.domains.to(device)
+        batch = Batch(batch.inputs.to(device), batch.targets.to(device), domains=domains)
         times = []
         for _ in range(1 + STEPS):
             started = time.perf_counter()

@@ -26,6 +26,9 @@ class Engine(Protocol):
 
     def setup(self, model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer]) -> tuple[nn.Module, Any]: ...
 
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """A module that is trained beside the model."""
+
     def backward(self, loss: Tensor) -> None: ...
 
 
@@ -38,6 +41,9 @@ class Plain:
 
     def setup(self, model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer]) -> tuple[nn.Module, Any]:
         return model, make(model)
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        return module
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()
@@ -55,6 +61,10 @@ class Fabric:
     def setup(self, model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer]) -> tuple[nn.Module, Any]:
         wrapped, optimizer = self.fabric.setup(model, make(model))
         return wrapped, optimizer
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        wrapped: nn.Module = self.fabric.setup_module(module)
+        return wrapped
 
     def backward(self, loss: Tensor) -> None:
         self.fabric.backward(loss)

@@ -1,7 +1,7 @@
 """Batches in an order, and with augmentations, that are functions of the seed and the epoch.
 
 Neither the number of workers nor a resumed run can change them: the order of an epoch is drawn from (seed, epoch), the
-augmentation of sample i from (seed, epoch, i).
+augmentation of sample i from (seed, epoch, i), or, where samples can recur, that of the i-th place in the epoch.
 """
 
 from collections.abc import Iterator
@@ -21,6 +21,23 @@ def epoch_order(samples: int, batch_size: int, seed: int, epoch: int) -> list[Te
     """The batches of an epoch as tensors of indices. An incomplete last batch is dropped, unless it is the only one."""
     batches = list(torch.randperm(samples, generator=generator(seed, "order", epoch)).split(batch_size))
     return batches[:-1] if len(batches) > 1 and len(batches[-1]) < batch_size else batches
+
+
+def domain_order(domains: Tensor, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+    """The batches of an epoch as tensors of indices, each with `batch_size` samples of every domain, domain by domain.
+
+    An epoch has as many samples as there are, so small domains come round more often than large ones, each time in a
+    new order.
+    """
+    members = [(domains == domain).nonzero().flatten() for domain in range(int(domains.max()) + 1)]
+    steps = max(1, len(domains) // (batch_size * len(members)))
+    drawn = []
+    for domain, own in enumerate(members):
+        random = generator(seed, "order", epoch, domain)
+        rounds = -(-steps * batch_size // len(own))
+        order = torch.cat([torch.randperm(len(own), generator=random) for _ in range(rounds)])
+        drawn.append(own[order[: steps * batch_size]].view(steps, batch_size))
+    return list(torch.cat(drawn, 1))
 
 
 @dataclass(frozen=True)
@@ -90,7 +107,7 @@ def _rand_augment(image: Tensor, seed: int) -> Tensor:
 
 
 class Feed:
-    """The training batches, epoch by epoch, ready for the model."""
+    """The training batches, epoch by epoch, ready for the model. Of data with domains each has equally many of all."""
 
     def __init__(
         self,
@@ -109,20 +126,32 @@ class Feed:
         self._ready = None
         if isinstance(samples.inputs, Tensor) and augment == "none":
             self._ready = format.normalise(samples.inputs)
-        self.steps_per_epoch = len(epoch_order(len(samples), batch_size, seed, 0))
+        first = self._order(0)
+        self.steps_per_epoch, self.samples_per_step = len(first), len(first[0])
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from the `start`-th on; of each batch, the part of this rank."""
-        order = epoch_order(len(self._samples), self._batch_size, self._seed, epoch)[start:]
-        if self._ranks > 1:
-            order = [indices[self._rank :: self._ranks] for indices in order]
-        draws = self._augmentation.draws(len(self._samples), self._format.shape[-1], self._seed, epoch)
-        for indices, raw in zip(order, self._raw(order), strict=True):
-            inputs = raw if self._ready is not None else self._format.normalise(self._augmented(raw, indices, draws))
-            yield Batch(inputs, self._samples.labels[indices])
+        order, domains = self._order(epoch), self._samples.domains
+        places, count = order, len(self._samples)
+        if domains is not None:  # a sample may come twice in an epoch, so it is the place in it that is drawn for
+            count = self.steps_per_epoch * self.samples_per_step
+            places = list(torch.arange(count).split(self.samples_per_step))
+        draws = self._augmentation.draws(count, self._format.shape[-1], self._seed, epoch)
+        order, places = (
+            [part[self._rank :: self._ranks] if self._ranks > 1 else part for part in parts[start:]]
+            for parts in (order, places)
+        )
+        for indices, place, raw in zip(order, places, self._raw(order), strict=True):
+            inputs = raw if self._ready is not None else self._format.normalise(self._augmented(raw, place, draws))
+            yield Batch(inputs, self._samples.labels[indices], domains=None if domains is None else domains[indices])
 
-    def _augmented(self, raw: Tensor, indices: Tensor, draws: Tensor | None) -> Tensor:
-        return raw if draws is None else self._augmentation.apply(raw, draws[indices])
+    def _order(self, epoch: int) -> list[Tensor]:
+        if self._samples.domains is None:
+            return epoch_order(len(self._samples), self._batch_size, self._seed, epoch)
+        return domain_order(self._samples.domains, self._batch_size, self._seed, epoch)
+
+    def _augmented(self, raw: Tensor, places: Tensor, draws: Tensor | None) -> Tensor:
+        return raw if draws is None else self._augmentation.apply(raw, draws[places])
 
     def _raw(self, order: list[Tensor]) -> Iterator[Tensor]:
         inputs = self._samples.inputs if self._ready is None else self._ready

@@ -11,8 +11,9 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ from torch import Tensor, nn
 from durm import data, models
 from durm._files import WriteError
 from durm._random import derived_seed, generator
-from durm.averaging import AVERAGERS, Averager, Course
+from durm.averaging import AVERAGERS, Averager, Course, WatchesValidation, copied
 from durm.data.bundle import DataBundle, Samples
 from durm.evaluation.classification import classification_metrics, reliability
 from durm.heads import full_logits, widen
 from durm.heads.finding import find_heads
-from durm.objectives import OBJECTIVES, Batch, Objective, Problem
+from durm.objectives import OBJECTIVES, Batch, Objective, Problem, WithModule
 from durm.scores import probabilities
 from durm.training import checkpoint
 from durm.training.engine import Engine, with_engine
@@ -35,7 +36,7 @@ from durm.training.feeding import Feed, evaluation_batches
 from durm.training.method import parse_method
 from durm.training.result import Result, peak_memory, provenance
 from durm.training.schedules import learning_rate, make_optimizer
-from durm.training.trial import Trial
+from durm.training.trial import TrainSpec, Trial
 
 EVALUATION_BATCH = 256
 TRAIN_SAMPLES_EVALUATED = 10_000
@@ -118,12 +119,22 @@ def build_model(trial: Trial, bundle: DataBundle) -> nn.Module:
     return model
 
 
-def build_objective(trial: Trial, bundle: DataBundle) -> Objective:
-    spec, name = trial.train, parse_method(trial.method)[0]
+def build_objective(trial: Trial, bundle: DataBundle, model: nn.Module) -> Objective:
     counts = torch.bincount(bundle.train.labels, minlength=bundle.num_classes).tolist()
-    return OBJECTIVES[name](
-        Problem(bundle.num_classes, spec.label_smoothing, spec.mixup_alpha, tuple(counts), trial.seed)
+    problem = Problem(
+        num_classes=bundle.num_classes,
+        class_counts=tuple(counts),
+        seed=trial.seed,
+        domains=len(bundle.domain_names),
+        model=model,
+        **_settings(Problem, trial.train),
     )
+    return OBJECTIVES[parse_method(trial.method)[0]](problem)
+
+
+def _settings(kind: type[Problem] | type[Course], spec: TrainSpec) -> dict[str, Any]:
+    """What a recipe says of the fields that a class has in common with it."""
+    return {field.name: getattr(spec, field.name) for field in fields(kind) if field.name in TrainSpec.model_fields}
 
 
 @torch.no_grad()
@@ -160,25 +171,34 @@ def _run(trial: Trial, surroundings: Surroundings, engine: Engine) -> Result:
 
 @dataclass
 class _Progress:
-    """How far a trial has come: all of its state that is not in the model or the optimizer."""
+    """How far a trial has come: all of its state that is not in the model or the optimizer.
 
-    epoch: int = 0
-    batch: int = 0
+    `loss_sum` and `losses` are of the steps since the last validation, `waited` counts the validations since the best.
+    """
+
+    step: int = 0
     loss_sum: float = 0.0
+    losses: int = 0
     seconds: float = 0.0
     curves: list[dict[str, float]] = field(default_factory=list)
-    best_epoch: int = 0
+    best_epoch: float = 0
     best_accuracy: float = -1.0
+    waited: int = 0
 
 
 class _Training:
     def __init__(self, trial: Trial, bundle: DataBundle, engine: Engine, surroundings: Surroundings) -> None:
         self.trial, self.bundle, self.engine, self.surroundings = trial, bundle, engine, surroundings
         spec = trial.train
-        self.objective = build_objective(trial, bundle)
         self.plain_model = build_model(trial, bundle)
+        self.objective = build_objective(trial, bundle, self.plain_model)
+        self.beside: nn.Module | None = None
+        lr_scale = 1.0
+        if isinstance(self.objective, WithModule):
+            self.beside, lr_scale = self.objective.module, self.objective.lr_scale
+            self.objective.module = engine.wrap(self.beside)
         self.model, self.optimizer = engine.setup(
-            self.plain_model, lambda model: make_optimizer(spec, model.parameters())
+            self.plain_model, lambda model: make_optimizer(spec, model.parameters(), self.beside, lr_scale)
         )
         augment = spec.augment or bundle.augment
         self.feed = Feed(
@@ -190,74 +210,91 @@ class _Training:
         _, averager = parse_method(trial.method)
         self.averager: Averager | None = None
         if averager is not None:
-            course = Course(self.steps, self.feed.steps_per_epoch, spec.ema_decay, spec.swa_start)
+            course = Course(self.steps, self.feed.steps_per_epoch, **_settings(Course, spec))
             self.averager = AVERAGERS[averager](self.plain_model, course)
-        self.keeps_best = trial.select == "best-val" or spec.patience is not None
+        self.keeps_best = averager is None and (trial.select == "best-val" or spec.patience is not None)
         self.progress = _Progress()
         self.best_state: dict[str, Tensor] | None = None
         self.last_saved = time.perf_counter()
         torch.manual_seed(derived_seed(trial.seed, "dropout", engine.rank))
 
-    @property
-    def step(self) -> int:
-        return self.progress.epoch * self.feed.steps_per_epoch + self.progress.batch
-
     def fit(self) -> None:
-        while self.progress.epoch < self.epochs and not self._has_stopped_improving():
+        while not self._is_over():
             started = time.perf_counter()
-            self._train_epoch()
+            self._train_until(self._next_validation())
             self.progress.seconds += time.perf_counter() - started
-            self._end_epoch()
+            self._validate()
+
+    def _is_over(self) -> bool:
+        return self._has_stopped_improving() or (self.progress.step >= self.steps and not self.progress.losses)
+
+    def _next_validation(self) -> int:
+        """The step after which it is due. That may be the one where a run was cut off, if there are losses since."""
+        every = self.trial.train.validate_every or self.feed.steps_per_epoch
+        done = self.progress.step - (1 if self.progress.losses else 0)
+        return min(self.steps, (done // every + 1) * every)
 
     def _has_stopped_improving(self) -> bool:
         patience = self.trial.train.patience
-        return patience is not None and self.progress.epoch - self.progress.best_epoch >= patience
+        return patience is not None and self.progress.waited >= patience
 
-    def _train_epoch(self) -> None:
+    def _train_until(self, end: int) -> None:
+        """Trains up to the step `end`."""
         self.model.train()
-        progress, spec = self.progress, self.trial.train
-        parameters = [parameter for parameter in self.plain_model.parameters() if parameter.requires_grad]
-        for batch in self.feed.epoch(progress.epoch, progress.batch):
-            if self.step >= self.steps:
-                break
-            if self.surroundings.stop():
-                self._save()
-                raise Interrupted
-            rate = learning_rate(spec, self.step, self.steps, self.feed.steps_per_epoch)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            self.optimizer.zero_grad(set_to_none=True)
-            loss = self.objective.loss(self.model, self._on_device(batch))
-            self.engine.backward(loss)
-            if spec.clip_norm is not None:
-                nn.utils.clip_grad_norm_(parameters, spec.clip_norm)
-            self.optimizer.step()
-            value = loss.item()
-            if not math.isfinite(value):
-                raise Diverged(f"the loss became {value} at step {self.step + 1} with learning rate {rate:.3g}")
-            progress.loss_sum += value
-            progress.batch += 1
-            if self.averager is not None:
-                self.averager.on_step(self.plain_model, self.step)
-            self._save_if_due()
+        while self.progress.step < end:
+            epoch, start = divmod(self.progress.step, self.feed.steps_per_epoch)
+            for batch in islice(self.feed.epoch(epoch, start), end - self.progress.step):
+                self._train_step(batch)
 
-    def _end_epoch(self) -> None:
-        progress = self.progress
-        val = evaluate(self.model, self.bundle.val, self.bundle, self.engine.device)
-        rate = learning_rate(self.trial.train, self.step - 1, self.steps, self.feed.steps_per_epoch)
+    def _train_step(self, batch: Batch) -> None:
+        progress, spec = self.progress, self.trial.train
+        if self.surroundings.stop():
+            self._save()
+            raise Interrupted
+        rate = learning_rate(spec, progress.step, self.steps, self.feed.steps_per_epoch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["lr_scale"]
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.objective.loss(self.model, self._on_device(batch))
+        self.engine.backward(loss)
+        if spec.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.plain_model.parameters(), spec.clip_norm)
+        self.optimizer.step()
+        value = loss.item()
+        if not math.isfinite(value):
+            raise Diverged(f"the loss became {value} at step {progress.step + 1} with learning rate {rate:.3g}")
+        progress.loss_sum += value
+        progress.losses += 1
+        progress.step += 1
+        if self.averager is not None:
+            self.averager.on_step(self.plain_model, progress.step)
+        self._save_if_due()
+
+    def _validate(self) -> None:
+        progress, step = self.progress, self.progress.step
+        measured = partial(evaluate, self.model, bundle=self.bundle, device=self.engine.device)
+        val = measured(self.bundle.val)
+        rate = learning_rate(self.trial.train, step - 1, self.steps, self.feed.steps_per_epoch)
         if not math.isfinite(val["nll"]):  # the last step spoiled the weights, and no other loss would show it
-            raise Diverged(f"the validation loss is {val['nll']} after step {self.step} with learning rate {rate:.3g}")
+            raise Diverged(f"the validation loss is {val['nll']} after step {step} with learning rate {rate:.3g}")
+        epoch = step / self.feed.steps_per_epoch
         entry = {
-            "epoch": progress.epoch + 1,
+            "epoch": math.ceil(epoch) if self.trial.train.validate_every is None else epoch,
+            "step": step,
             "lr": rate,
-            "train_loss": progress.loss_sum / progress.batch,
+            "train_loss": progress.loss_sum / progress.losses,
             **{f"val_{name}": value for name, value in val.items()},
         }
+        if self.bundle.held_out is not None:
+            entry["test_accuracy"] = measured(self.bundle.test)["accuracy"]
         progress.curves.append(entry)
-        progress.epoch, progress.batch, progress.loss_sum = progress.epoch + 1, 0, 0.0
-        if self.keeps_best and val["accuracy"] > progress.best_accuracy:
-            progress.best_accuracy, progress.best_epoch = val["accuracy"], progress.epoch
-            self.best_state = {name: value.detach().clone() for name, value in self.plain_model.state_dict().items()}
+        progress.loss_sum, progress.losses = 0.0, 0
+        progress.waited += 1
+        if val["accuracy"] > progress.best_accuracy:
+            progress.best_accuracy, progress.best_epoch, progress.waited = val["accuracy"], entry["epoch"], 0
+            self.best_state = copied(self.plain_model.state_dict()) if self.keeps_best else None
+        if isinstance(self.averager, WatchesValidation):
+            self.averager.on_validation(self.plain_model, step, val["nll"])
         self._write_curves([entry], "a")
         self.surroundings.progress(entry, self.epochs)
         self._save_if_due()
@@ -271,24 +308,26 @@ class _Training:
         self._save(finished=True)
         part = torch.arange(min(len(self.bundle.train), TRAIN_SAMPLES_EVALUATED))
         measured = partial(evaluate, self.model, bundle=self.bundle, device=self.engine.device)
-        device, seconds = self.engine.device, self.progress.seconds
-        steps = min(self.steps, self.step)
+        device, progress = self.engine.device, self.progress
         bundle, test = self.bundle, self.bundle.test
         logits = predict(self.model, test, bundle, device)
+        metrics = classification_metrics(logits, test.labels, bundle.num_classes, bundle.groups)
         return Result(
             trial=self.trial.id,
-            metrics=classification_metrics(logits, test.labels, bundle.num_classes, bundle.groups),
+            metrics=metrics,
             val=measured(bundle.val),
             train=measured(bundle.train.subset(part)),
+            held_out=bundle.held_out,
+            selections=self._selections(metrics["accuracy"]) if bundle.held_out is not None else {},
             reliability=reliability(probabilities(logits, bundle.num_classes), test.labels),
             samples={"train": len(bundle.train), "val": len(bundle.val), "test": len(test)},
             class_names=bundle.class_names,
-            selected_epoch=self.progress.best_epoch or self.progress.epoch,
-            curves=self.progress.curves,
+            selected_epoch=progress.best_epoch if self.keeps_best else progress.curves[-1]["epoch"],
+            curves=progress.curves,
             cost={
-                "seconds": seconds,
-                "seconds_per_step": seconds / steps,
-                "steps": steps,
+                "seconds": progress.seconds,
+                "seconds_per_step": progress.seconds / progress.step,
+                "steps": progress.step,
                 "peak_memory": peak_memory(device),
                 "parameters": sum(parameter.numel() for parameter in self.plain_model.parameters()),
             },
@@ -300,9 +339,22 @@ class _Training:
             weights_sha256=checkpoint.weights_sha256(state),
         )
 
+    def _selections(self, accuracy: float) -> dict[str, float]:
+        """The test accuracy under each rule of selecting weights; `accuracy` is that of the average, if any."""
+        curves = self.progress.curves
+        best = max(curves, key=lambda entry: entry["val_accuracy"])  # the first of equals
+        found = {
+            "last": curves[-1]["test_accuracy"],
+            "best-val": best["test_accuracy"],
+            "oracle": max(entry["test_accuracy"] for entry in curves),
+        }
+        return found if parse_method(self.trial.method)[1] is None else {"average": accuracy, **found}
+
     def _epoch_of_inputs(self) -> Iterator[Tensor]:
-        """An epoch of training inputs, augmented as for one more epoch."""
-        return (self._on_device(batch).inputs for batch in self.feed.epoch(self.epochs))
+        """An epoch of training inputs, augmented as for one more epoch, for the plain model in its own precision."""
+        precision = next(self.plain_model.parameters()).dtype
+        inputs = (self._on_device(batch).inputs for batch in self.feed.epoch(self.epochs))
+        return (values.to(precision) if values.is_floating_point() else values for values in inputs)
 
     # Checkpoints.
 
@@ -324,6 +376,7 @@ class _Training:
             "num_classes": self.bundle.num_classes,
             "model": self.plain_model.state_dict(),
             "optimizer": None if finished else self.optimizer.state_dict(),
+            "beside": None if finished or self.beside is None else self.beside.state_dict(),
             "progress": vars(self.progress),
             "best_state": None if finished else self.best_state,
             "averager": None if finished or self.averager is None else self.averager.state_dict(),
@@ -346,6 +399,8 @@ class _Training:
         self.plain_model.load_state_dict(state["model"])
         if state["optimizer"] is not None:
             self.optimizer.load_state_dict(state["optimizer"])
+        if self.beside is not None and state["beside"] is not None:
+            self.beside.load_state_dict(state["beside"])
         self.progress = _Progress(**state["progress"])
         self.best_state = state["best_state"]
         if state["optimizer"] is None:  # it is finished, and the weights are the averaged ones
@@ -367,12 +422,13 @@ class _Training:
             raise WriteError(path, error) from None
 
     def _on_device(self, batch: Batch) -> Batch:
-        inputs, targets = batch.inputs, batch.targets
+        inputs, targets, domains = batch.inputs, batch.targets, batch.domains
         if self.trial.train.channels_last:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        if self.engine.device.type != "cpu":
-            inputs, targets = inputs.to(self.engine.device), targets.to(self.engine.device)
-        return Batch(inputs, targets, self.step)
+        if (device := self.engine.device).type != "cpu":
+            inputs, targets = inputs.to(device), targets.to(device)
+            domains = None if domains is None else domains.to(device)
+        return Batch(inputs, targets, self.progress.step, domains)
 
 
 @contextmanager

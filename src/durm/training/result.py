@@ -25,8 +25,12 @@ class Result(BaseModel):
             confidences and the number of right ones, by which several seeds can be pooled.
         samples: how many samples each part has.
         class_names: in the order of the logits.
+        held_out: the domain that is the test set, for data with domains.
+        selections: for data with domains, the accuracy on the held-out domain under each rule of selecting weights: the
+            `last`, the best on the validation parts of the training domains (`best-val`), the best on the held-out
+            domain itself (`oracle`, which nobody has in practice), and the `average`, if there is one.
         selected_epoch: the epoch, counted from 1, after which the weights were taken.
-        curves: one entry for each epoch.
+        curves: one entry for each validation.
         cost: seconds of training, seconds per step, steps, peak memory in bytes, parameters.
         provenance: versions, device, threads, commit, and a fingerprint of the data.
         weights_sha256: a hash of the selected weights, dummies included.
@@ -39,7 +43,9 @@ class Result(BaseModel):
     reliability: dict[str, list[float]]
     samples: dict[str, int]
     class_names: list[str]
-    selected_epoch: int
+    held_out: str | None = None
+    selections: dict[str, float] = {}
+    selected_epoch: float
     curves: list[dict[str, float]]
     cost: dict[str, float]
     provenance: dict[str, Any]

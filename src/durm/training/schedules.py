@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -31,8 +32,13 @@ def learning_rate(spec: TrainSpec, step: int, total: int, steps_per_epoch: int) 
     return spec.min_lr + (spec.lr - spec.min_lr) * math.pow(1 - done, spec.power)
 
 
-def make_optimizer(spec: TrainSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
+def make_optimizer(
+    spec: TrainSpec, parameters: Iterable[nn.Parameter], beside: nn.Module | None = None, lr_scale: float = 1.0
+) -> torch.optim.Optimizer:
+    """The optimizer of a model, and of a module beside it that has `lr_scale` times its learning rate."""
+    trained: list[dict[str, Any]] = [{"params": [p for p in parameters if p.requires_grad], "lr_scale": 1.0}]
+    if beside is not None:
+        trained.append({"params": list(beside.parameters()), "lr_scale": lr_scale})
     if spec.optimizer == "sgd":
         return torch.optim.SGD(
             trained, spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, nesterov=spec.nesterov

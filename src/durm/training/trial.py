@@ -31,7 +31,8 @@ class TrainSpec(Strict):
     Attributes:
         epochs: passes over the training data; or give `iterations`.
         iterations: optimizer steps, instead of epochs.
-        batch_size: samples in a step. A last batch that is not full is dropped, unless it is the only one.
+        batch_size: samples in a step, or of each domain in a step, where the data have domains. A last batch that is
+            not full is dropped, unless it is the only one.
         lr: the learning rate after the warm-up.
         optimizer: sgd, adam or adamw.
         momentum: of SGD.
@@ -48,7 +49,18 @@ class TrainSpec(Strict):
         mixup_alpha: of the method `mixup`, whose shares are drawn from Beta(α, α).
         ema_decay: of the method `ema`.
         swa_start: the share of the training after which the method `swa` begins to average.
-        patience: epochs without a better validation accuracy after which training stops; the best weights count then.
+        swad_converge: looks at the validation loss that must not undercut the one where the method `swad` begins.
+        swad_tolerance: looks in a row above the threshold that end its valley.
+        swad_ratio: its threshold as a multiple of the mean loss of the first `swad_converge` looks.
+        dann_weight: by how much the method `dann` scales the reversed gradient.
+        dann_lr_scale: the learning rate of its discriminator, as a multiple of the model's.
+        vrex_weight: of the variance of the risks in the method `vrex`.
+        vrex_anneal: steps in which that weight is still 1.
+        rsc_features: the share of the features that the method `rsc` mutes.
+        rsc_batch: the share of the batch in which it does so.
+        mmd_weight: of the discrepancy of the features in the method `mmd`.
+        validate_every: steps from one validation to the next; null is an epoch.
+        patience: validations without a better accuracy after which training stops; the best weights count then.
         clip_norm: the largest norm of the gradient; null clips nothing.
         channels_last: the memory format of images and convolutions.
         augment: none, flip, crop-flip, randaugment; null is what suits the data set.
@@ -73,6 +85,17 @@ class TrainSpec(Strict):
     mixup_alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.999
     swa_start: Annotated[float, Field(ge=0, lt=1)] = 0.75
+    swad_converge: Positive = 3
+    swad_tolerance: Positive = 6
+    swad_ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.3
+    dann_weight: NotNegative = 1.0
+    dann_lr_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    vrex_weight: NotNegative = 10.0
+    vrex_anneal: Annotated[int, Field(ge=0)] = 500
+    rsc_features: Annotated[float, Field(gt=0, lt=1)] = 1 / 3
+    rsc_batch: Annotated[float, Field(gt=0, le=1)] = 1 / 3
+    mmd_weight: NotNegative = 1.0
+    validate_every: Positive | None = None
     patience: Positive | None = None
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     channels_last: bool = False

@@ -1,0 +1,42 @@
+"""Maximum mean discrepancy (Gretton et al., 2012; Li et al., 2018): features are to have one distribution.
+
+L = mean cross-entropy + `mmd_weight` · mean over the pairs of domains of MMD²(F_i, F_j), with
+
+    MMD²(X, Y) = mean k(x, x') + mean k(y, y') − 2 mean k(x, y),   k(a, b) = Σ_γ exp(−γ ‖a − b‖²),
+
+the means over all pairs, equal ones included, and γ from 10⁻³ to 10³.
+"""
+
+from itertools import combinations
+
+import torch
+from torch import Tensor, nn
+
+from durm.objectives import OBJECTIVES, Batch, Problem
+from durm.objectives.domains import domain_masks, head_of, long_enough, require_domains, risk, with_features
+
+GAMMAS = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3)
+
+
+@OBJECTIVES.register("mmd")
+class MaximumMeanDiscrepancy:
+    def __init__(self, problem: Problem) -> None:
+        require_domains(problem, "mmd", 2)
+        self.problem, self.head = problem, head_of(problem, "mmd")
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits, features = with_features(model, self.head, batch.inputs, "mmd")
+        parts = [long_enough(features[mask]) for mask in domain_masks(batch, self.problem)]
+        distances = [squared_mmd(one, other) for one, other in combinations(parts, 2)]
+        return risk(logits, batch.targets, self.problem) + self.problem.mmd_weight * torch.stack(distances).mean()
+
+
+def squared_mmd(one: Tensor, other: Tensor) -> Tensor:
+    """MMD² of two sets of features, (N, width) and (M, width)."""
+    return kernel(one, one).mean() + kernel(other, other).mean() - 2 * kernel(one, other).mean()
+
+
+def kernel(one: Tensor, other: Tensor) -> Tensor:
+    """k(a, b) for all pairs, (N, M). Distances are taken directly: by way of products, short ones drown in rounding."""
+    squared = torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist").square()
+    return torch.stack([torch.exp(-gamma * squared) for gamma in GAMMAS]).sum(0)
