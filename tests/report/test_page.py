@@ -356,7 +356,7 @@ def test_the_page_of_a_grid_has_an_overview_first(reports: dict[str, Report]) ->
     assert [row[-1] for row in overview[1:]] == [o["verdict"] for s in settings for o in s["comparisons"]]
     assert len(others) == 4 * len(settings)
     headings = [squeezed(element.text) for element in tree.all("h2")]
-    places = [f"Accuracy {words.place(setting['setting'])}" for setting in settings]
+    places = [f"Accuracy {words.place(setting)}" for setting in settings]
     assert headings[1:-2] == ["Overview", *places]
     folded = [element for element in tree.all("details") if element.all("h2")]
     assert [("open" in element.attributes) for element in folded] == [False] * 5
@@ -747,7 +747,7 @@ def test_the_sentence_of_another_metric_has_no_points() -> None:
 
 def study_of(*settings: list[dict[str, Any]]) -> dict[str, Any]:
     place = {"data": "digits", "model": "cnn", "method": "erm"}
-    return {"settings": [{"setting": place, "comparisons": list(found)} for found in settings]}
+    return {"settings": [{"setting": place, "comparisons": list(found)} for found in settings], "averages": []}
 
 
 def test_the_headline_of_one_setting() -> None:
@@ -772,10 +772,14 @@ def test_the_headline_of_several_settings() -> None:
 
 
 def test_the_place() -> None:
-    assert words.place({"data": "digits", "model": "cnn", "method": "erm"}) == "on digits with cnn"
-    assert words.place({"data": "digits", "model": "cnn", "method": "mixup"}) == "on digits with cnn, mixup"
-    assert words.place({"setting": "my table"}) == "in my table"
-    assert words.place({}) == ""
+    assert words.place({"setting": {"data": "digits", "model": "cnn", "method": "erm"}}) == "on digits with cnn"
+    assert (
+        words.place({"setting": {"data": "digits", "model": "cnn", "method": "mixup"}}) == "on digits with cnn, mixup"
+    )
+    average = {"setting": {"data": "pacs", "model": "cnn", "method": "erm"}, "domains": ["photo", "sketch"]}
+    assert words.place(average) == "on pacs with cnn, mean over 2 held-out domains"
+    assert words.place({"setting": {"setting": "my table"}}) == "in my table"
+    assert words.place({"setting": {}}) == ""
 
 
 def test_numbers_in_words() -> None:

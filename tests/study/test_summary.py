@@ -374,8 +374,8 @@ def test_the_looks_of_a_study_that_goes_on_until_decided(tmp_path: Path) -> None
 def test_the_shape_that_the_design_promises(example: Example) -> None:
     summary = example.summary
     assert list(summary) == [
-        *("study", "metric", "higher_is_better", "rope", "select", "max_seeds", "settings", "trials", "done"),
-        *("looked_at", "warnings", "cost", "provenance"),
+        *("study", "metric", "higher_is_better", "rope", "select", "max_seeds", "settings"),
+        *("averages", "trials", "done", "looked_at", "warnings", "cost", "provenance"),
     ]
     assert (summary["study"], summary["metric"], summary["higher_is_better"]) == ("example", "accuracy", True)
     assert (summary["rope"], summary["select"], summary["max_seeds"]) == (ROPE, "last", None)
@@ -487,6 +487,11 @@ def test_it_warns_if_one_test_sample_weighs_more_than_the_region(rope: float, wa
     found = warnings_of(tmp_path, rope=rope)
     assert len(found) == warned
     assert all("digits (1000 samples) weighs 0.1 points" in warning for warning in found)
+
+
+def test_that_warning_counts_further_data(tmp_path: Path) -> None:
+    (warning,) = warnings_of(tmp_path, rope=0.05, data=["digits", "other", "third"])
+    assert "digits (1000 samples) and of 2 others weighs 0.1 points or less" in warning
 
 
 def test_it_warns_of_seeds_that_were_added_after_a_look(tmp_path: Path) -> None:

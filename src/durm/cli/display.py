@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from durm.report.tables import Table, beside_table, groups_table, null_table, verdict_table
-from durm.report.words import headline, place, sentences, signed
+from durm.report.tables import Table, beside_table, domains_tables, groups_table, null_table, verdict_table
+from durm.report.words import headline, place, selection, sentences, signed
 from durm.study.executor import Event
 from durm.training.trial import Trial
 
@@ -108,9 +108,9 @@ def show(trials: list[Trial], arms: Sequence[str], *, quiet: bool) -> Iterator[D
 
 def print_verdict(summary: Mapping[str, Any], *, beside: bool = True) -> None:
     """Prints the tables and the sentences. `beside` adds what is always looked at with the metric."""
-    for setting in summary["settings"]:
+    for setting in [*summary["settings"], *summary["averages"]]:
         if setting["setting"]:
-            print(f"{summary['metric']} {place(setting['setting'])}")
+            print(f"{summary['metric']} {place(setting)}")
         _print(verdict_table(setting, summary))
         if beside:
             for table in (groups_table(setting), beside_table(setting)):
@@ -125,6 +125,10 @@ def print_verdict(summary: Mapping[str, Any], *, beside: bool = True) -> None:
             print(text)
         if setting["comparisons"]:
             print()
+    for name, table in domains_tables(summary):
+        print(f"{name}, each domain held out in turn; weights of {selection(summary)}")
+        _print(table)
+        print()
     for warning in summary["warnings"]:
         print(f"Note: {warning}")
     if len(summary["settings"]) > 1:

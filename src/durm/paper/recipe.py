@@ -24,6 +24,7 @@ import yaml
 from pydantic import Field
 
 from durm.errors import InputError, unknown
+from durm.study.check import expanded
 from durm.study.spec import Name, Study, make_study
 from durm.training.trial import Strict
 
@@ -68,7 +69,8 @@ class Recipe(Strict):
         layers = [self.study, SMOKE if scale == "smoke" else {}, self.scales.get(scale, {}), row.study]
         for layer in [*layers, getattr(row, scale)]:
             values = _over(values, layer)
-        return make_study({**values, "name": f"{self.id}-{row.id}-{scale}"}, f"recipe {self.id}, row {row.id}")
+        study = make_study({**values, "name": f"{self.id}-{row.id}-{scale}"}, f"recipe {self.id}, row {row.id}")
+        return expanded(study)
 
     def chosen(self, pattern: str | None) -> list[Row]:
         """The rows that the pattern names: ids with commas, * and ? allowed; all of them without a pattern."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from durm.data import LOADERS, Sampled, base_name
+from durm.data import LOADERS, Sampled, base_name, settings_of, split_name
 from durm.paper.recipe import SCALES, Recipe, Row, Scale
 from durm.paper.reported import reported_cells
 from durm.report.tables import Cell, Table
@@ -51,12 +51,19 @@ class Reproduction:
                 store = Store.open(folder)
                 results = read_results(store)
                 ours = summarize(store.study, results) if results else None
-            yield {"row": row.id, "paper": paper_numbers(self.recipe, row), "ours": ours}
+            found = {"row": row.id, "paper": paper_numbers(self.recipe, row), "ours": ours}
+            held_out = [domain for name in settings_of(row.data) if (domain := split_name(name)[1]) is not None]
+            if held_out:
+                found["domains"] = {domain: paper_numbers(self.recipe, row, domain) for domain in held_out}
+            yield found
 
 
-def paper_numbers(recipe: Recipe, row: Row) -> dict[str, dict[str, float]]:
-    """C_d → value and standard deviation, from the first of the recipe's tables that has the row."""
-    where = {"data": row.data, "model": row.model, "method": row.method, **row.reported}
+def paper_numbers(recipe: Recipe, row: Row, domain: str | None = None) -> dict[str, dict[str, float]]:
+    """C_d → value and standard deviation, from the first of the recipe's tables that has the row.
+
+    Of data with domains it is the mean over them, or what holds for the one that is held out.
+    """
+    where = {"data": row.data, "model": row.model, "method": row.method, "domain": domain, **row.reported}
     for table in recipe.tables:
         cells = reported_cells(table, **where)
         if cells:
@@ -65,18 +72,29 @@ def paper_numbers(recipe: Recipe, row: Row) -> dict[str, dict[str, float]]:
 
 
 def compared_table(rows: list[dict[str, Any]]) -> Table:
-    """Ours beside theirs, one line for each row and C_d."""
+    """Ours beside theirs, one line for each row and C_d; of data with domains, for each of these and for their mean."""
     lines = []
     for row in rows:
-        arms = {str(arm["dummies"]): arm for arm in row["ours"]["settings"][0]["arms"]} if row["ours"] else {}
-        judged = {c["arm"]: c for c in row["ours"]["settings"][0]["comparisons"]} if row["ours"] else {}
-        for dummies in sorted({*row["paper"], *arms}, key=int):
-            cells = [row["row"], dummies, *_theirs(row["paper"], dummies)]
-            arm = arms.get(dummies)
-            cells += _ours(arm, judged.get(arm["arm"]), row["ours"]["rope"]) if arm else ["–"] * 5
-            lines.append([Cell(cell) for cell in cells])
+        for name, paper, setting in _parts(row):
+            arms = {str(arm["dummies"]): arm for arm in setting["arms"]} if setting else {}
+            judged = {c["arm"]: c for c in setting["comparisons"]} if setting else {}
+            for dummies in sorted({*paper, *arms}, key=int):
+                cells = [name, dummies, *_theirs(paper, dummies)]
+                arm = arms.get(dummies)
+                cells += _ours(arm, judged.get(arm["arm"]), row["ours"]["rope"]) if arm else ["–"] * 5
+                lines.append([Cell(cell) for cell in cells])
     headings = ["row", "C_d", "paper", "its gain", "ours", "n", "difference", "interval", "verdict"]
     return Table(headings, lines)
+
+
+def _parts(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any] | None]]:
+    """The name, the paper's numbers and our setting of each part of a row, the row itself last."""
+    ours, domains = row["ours"] or {"settings": [], "averages": []}, row.get("domains", {})
+    for domain, paper in domains.items():
+        found = (setting for setting in ours["settings"] if setting["setting"]["data"].endswith(f":{domain}"))
+        yield f"{row['row']}, {domain}", paper, next(found, None)
+    means = (average for average in ours["averages"] if len(average["domains"]) == len(domains))
+    yield row["row"], row["paper"], next(means if domains else iter(ours["settings"]), None)
 
 
 def _theirs(paper: Mapping[str, Mapping[str, float]], dummies: str) -> list[str]:

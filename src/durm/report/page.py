@@ -13,11 +13,13 @@ from durm._files import make_folder, write_whole
 from durm.report import figures, words
 from durm.report.tables import (
     beside_table,
+    domains_tables,
     groups_table,
     looks_table,
     null_table,
     overview_table,
     seeds_table,
+    selections_table,
     statistics_table,
     verdict_table,
 )
@@ -33,7 +35,7 @@ CLASSES_SHOWN = 30
 def write_report(store: Store, results: Results, summary: Mapping[str, Any]) -> Path:
     """Writes report.html, report.md and figures/ into the study's folder; gives the path of the page."""
     with figures.drawing():
-        drawn = [_draw(store.study, setting, results, summary) for setting in summary["settings"]]
+        drawn = [_draw(store.study, setting, results, summary) for setting in _sections(summary)]
     make_folder(store.folder / "figures")
     for index, pictures in enumerate(drawn):
         for name, svg in pictures.items():
@@ -52,8 +54,9 @@ def markdown(summary: Mapping[str, Any]) -> str:
 
 def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: list[dict[str, str]]) -> str:
     settings = []
-    for (data, model, method), setting, pictures in zip(study.settings, summary["settings"], drawn, strict=True):
-        runs = [result for key, result in results.items() if key[:3] == (data, model, method)]
+    for setting, pictures in zip(_sections(summary), drawn, strict=True):
+        where = tuple(setting["setting"].values())
+        runs = [result for key, result in results.items() if key[:3] == where]
         settings.append(
             {
                 "summary": setting,
@@ -78,6 +81,11 @@ def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: lis
     )
 
 
+def _sections(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What has a part of the page to itself: of data with domains the means over these, then every setting."""
+    return [*summary["averages"], *summary["settings"]]
+
+
 def _draw(study: Study, setting: Mapping[str, Any], results: Results, summary: Mapping[str, Any]) -> dict[str, str]:
     key = tuple(setting["setting"].values())
     runs = {
@@ -85,14 +93,16 @@ def _draw(study: Study, setting: Mapping[str, Any], results: Results, summary: M
         for arm in study.arms
     }
     name, metric = str(key), summary["metric"]
-    if not any(runs.values()):
+    if not any(arm["n"] for arm in setting["arms"]):
         return {}
     pictures = {}
     if setting["comparisons"]:
         pictures["intervals"] = figures.intervals(setting, metric, summary["rope"])
+    pictures["pairs"] = figures.pairs(setting, metric)
+    if not any(runs.values()):
+        return pictures
     return {
         **pictures,
-        "pairs": figures.pairs(setting, metric),
         "val_accuracy": figures.curves(runs, "val_accuracy", "validation accuracy, %", name),
         "val_nll": figures.curves(runs, "val_nll", "validation loss over the real classes", name),
         "calibration": figures.calibration(runs, name),
@@ -109,6 +119,9 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         "place": words.place,
         "provenance": {key: _told(value) for key, value in summary["provenance"].items() if value is not None},
         "overview": overview_table(summary) if len(summary["settings"]) > 1 else None,
+        "domains": domains_tables(summary),
+        "selections": selections_table(summary),
+        "selection": words.selection(summary),
         "tables": {
             "verdict": lambda setting: verdict_table(setting, summary),
             "statistics": lambda setting: statistics_table(setting, summary),

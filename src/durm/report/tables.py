@@ -137,12 +137,56 @@ def seeds_table(setting: Mapping[str, Any]) -> Table:
     return Table(["seed", *(arm["arm"] for arm in arms)], rows)
 
 
+def domains_tables(summary: Mapping[str, Any]) -> list[tuple[str, Table]]:
+    """For each data set with domains and each model: which, and the accuracy on each domain when it is held out.
+
+    Rows are method and arm; the columns end with the mean over the domains and its difference from the baseline.
+    """
+    found = {tuple(setting["setting"].values()): setting for setting in summary["settings"]}
+    tables: dict[tuple[str, str], Table] = {}
+    for average in summary["averages"]:
+        data, model, method = average["setting"].values()
+        headings = ["method", "arm", *average["domains"], "mean", "difference", "interval", "verdict"]
+        table = tables.setdefault((data, model), Table(headings, []))
+        comparisons = {comparison["arm"]: comparison for comparison in average["comparisons"]}
+        for arm in average["arms"]:
+            means = [_mean_of(found[(f"{data}:{domain}", model, method)], arm["arm"]) for domain in average["domains"]]
+            judged = [Cell(""), Cell(""), Cell("baseline")]
+            if comparison := comparisons.get(arm["arm"]):
+                difference, interval, _, verdict = _judged(comparison, summary)
+                judged = [difference, interval, verdict]
+            row = [_text(method), _text(arm["arm"]), *map(_plain, means), _plain(arm["mean"]), *judged]
+            table.rows.append(row)
+    return [(f"{data} with {model}", table) for (data, model), table in tables.items()]
+
+
+def _mean_of(setting: Mapping[str, Any], name: str) -> float | None:
+    mean: float | None = next(arm["mean"] for arm in setting["arms"] if arm["arm"] == name)
+    return mean
+
+
+def selections_table(summary: Mapping[str, Any]) -> Table:
+    """The mean accuracy on the held-out domains under each rule of selecting weights."""
+    rules = ("last", "best-val", "oracle", "average")
+    rows = [
+        [
+            *(_text(part) for part in average["setting"].values()),
+            *(_text(arm["arm"]), *(_plain(arm["selections"].get(rule)) for rule in rules)),
+        ]
+        for average in summary["averages"]
+        for arm in average["arms"]
+    ]
+    return Table(["data", "model", "method", "arm", *rules], rows)
+
+
 def overview_table(summary: Mapping[str, Any]) -> Table:
-    """Every comparison of a grid, one row each."""
+    """Every comparison of a grid, one row each; before them, of data with domains, the means over these."""
     rows = []
-    for setting in summary["settings"]:
+    for setting in [*summary["averages"], *summary["settings"]]:
         for comparison in setting["comparisons"]:
             words = [_text(part) for part in setting["setting"].values()]
+            if "domains" in setting:
+                words[0] = _text(f"{words[0].text}, mean of {len(setting['domains'])} domains")
             rows.append([*words, _text(comparison["arm"]), _count(comparison["n"]), *_judged(comparison, summary)])
     return Table(
         [*summary["settings"][0]["setting"], "arm", "n", "difference", "interval", "p (Holm)", "verdict"], rows

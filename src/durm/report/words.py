@@ -36,18 +36,26 @@ CAPTIONS = {
 
 def headline(summary: Mapping[str, Any]) -> str:
     """The verdict of a study in one sentence."""
-    settings = summary["settings"]
+    settings = summary["averages"] or summary["settings"]
     comparisons = [comparison for setting in settings for comparison in setting["comparisons"]]
     if not comparisons:
         return "There is one arm only, so there is nothing to compare."
     if len(settings) == 1:
-        where = place(settings[0]["setting"])
+        where = place(settings[0])
         pairs = counted(max(c["n"] for c in comparisons), "pair")
         return f"{_groups(comparisons)}{where and ' '}{where} ({pairs} of runs)."
     counts = {word: sum(c["verdict"] == word for c in comparisons) for word in ORDER}
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     baseline = comparisons[0]["baseline"]
-    return f"{len(comparisons)} comparisons with {baseline} in {len(settings)} settings: {told}."
+    over = ", each the mean over the held-out domains" if summary["averages"] else ""
+    return f"{len(comparisons)} comparisons with {baseline} in {len(settings)} settings{over}: {told}."
+
+
+def selection(summary: Mapping[str, Any]) -> str:
+    """Which weights the numbers are of."""
+    chosen = "the last epoch" if summary["select"] == "last" else "the epoch with the best validation accuracy"
+    averaged = any(arm["selections"].get("average") is not None for s in summary["averages"] for arm in s["arms"])
+    return f"{chosen}; methods that average weights keep their average" if averaged else chosen
 
 
 def sentences(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
@@ -126,12 +134,14 @@ def meaning(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return meant
 
 
-def place(setting: Mapping[str, str]) -> str:
-    """Where a comparison was made: `on digits with cnn`; for a table of others' runs, whatever it calls its setting."""
-    if "data" not in setting:
-        return " ".join(f"in {name}" for name in setting.values())
-    method = "" if setting["method"] == "erm" else f", {setting['method']}"
-    return f"on {setting['data']} with {setting['model']}{method}"
+def place(setting: Mapping[str, Any]) -> str:
+    """Where comparisons were made: `on digits with cnn`; for a table of others' runs, whatever it calls its setting."""
+    names = setting["setting"]
+    if "data" not in names:
+        return " ".join(f"in {name}" for name in names.values())
+    method = "" if names["method"] == "erm" else f", {names['method']}"
+    domains = f", mean over {len(setting['domains'])} held-out domains" if "domains" in setting else ""
+    return f"on {names['data']} with {names['model']}{method}{domains}"
 
 
 def signed(value: float | None, decimals: int = 2) -> str:

@@ -5,6 +5,7 @@ import io
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> 
     trials = len(study.trials())
     provenance = _provenance(results)
     settings = [_setting(study, setting, results) for setting in study.settings]
+    averages = _averages(study, results)
     pairs = max((c["n"] for setting in settings for c in setting["comparisons"]), default=0)
     looks = sorted({*looked_at, *([len(study.seeds)] if pairs > 1 else [])})
     return {
@@ -90,6 +92,7 @@ def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> 
         "select": study.select,
         "max_seeds": study.max_seeds,
         "settings": settings,
+        "averages": averages,
         "trials": trials,
         "done": len(results),
         "looked_at": looks,
@@ -134,6 +137,36 @@ def _setting(study: Study, setting: tuple[str, str, str], results: Results) -> d
     }
 
 
+def _averages(study: Study, results: Results) -> list[dict[str, Any]]:
+    """For data with domains: each model and method, with the mean over the held-out domains as the value of a seed.
+
+    Only seeds that have all domains count.
+    """
+    held_out = {data: result.get("held_out") for (data, *_), result in results.items()}
+    families: dict[str, dict[str, str]] = {}
+    for data in study.data:
+        if (domain := held_out.get(data)) is not None:
+            families.setdefault(data.removesuffix(f":{domain}"), {})[domain] = data
+    averages = []
+    for family, domains in families.items():
+        pooled = {}
+        for data, model, method, arm, seed in results:
+            every = [results.get((name, model, method, arm, seed)) for name in domains.values()]
+            found = [result for result in every if result is not None]
+            if data == next(iter(domains.values())) and len(found) == len(domains):
+                pooled[(family, model, method, arm, seed)] = {part: _mean(found, part) for part in _MEASURED}
+        for model, method in product(study.model, study.method):
+            averages.append({**_setting(study, (family, model, method), pooled), "domains": list(domains)})
+    return averages
+
+
+_MEASURED = ("metrics", "val", "train", "selections", "cost")
+
+
+def _mean(results: Sequence[dict[str, Any]], part: str) -> dict[str, float]:
+    return {key: statistics.fmean(result[part][key] for result in results) for key in results[0][part]}
+
+
 def _compare(study: Study, family: Sequence[tuple[str, str]], results: Mapping[str, Found]) -> list[Comparison]:
     values = {arm: _values(found) for arm, found in results.items()}
     looks = [[str(seed) for seed in seeds] for seeds in study.looks]
@@ -160,6 +193,10 @@ def _arm(name: str, dummies: int | None, found: Found) -> dict[str, Any]:
             key.removeprefix("accuracy_"): mean(lambda result, key=key: result["metrics"][key])  # type: ignore[misc]
             for key in next(iter(found.values()), {"metrics": {}})["metrics"]
             if key.startswith("accuracy_")
+        },
+        "selections": {
+            rule: mean(lambda result, rule=rule: result["selections"][rule])  # type: ignore[misc]
+            for rule in next(iter(found.values()), {}).get("selections", {})
         },
         "train_accuracy": mean(lambda result: result["train"]["accuracy"]),
         "val_accuracy": mean(lambda result: result["val"]["accuracy"]),
@@ -214,12 +251,14 @@ def _warnings(
             f"{min(1.0, smallest_p(pairs)):.3g}. Take 6 or more."
         )
     tests = {data: result["samples"]["test"] for (data, *_), result in results.items()}
-    for data, count in tests.items():
-        if 100 / count > study.rope:
-            warnings.append(
-                f"One sample of the test set of {data} ({count} samples) weighs {100 / count:.2g} points, more than "
-                f"the region of practical equivalence of ±{study.rope:g}."
-            )
+    coarse = sorted((data for data, count in tests.items() if 100 / count > study.rope), key=lambda data: tests[data])
+    if coarse:
+        count, others = tests[coarse[0]], len(coarse) - 1
+        further = f" and of {counted(others, 'other')}" if others else ""
+        warnings.append(
+            f"One sample of the test set of {coarse[0]} ({count} samples){further} weighs {100 / count:.2g} points"
+            f"{' or less' if others else ''}, more than the region of practical equivalence of ±{study.rope:g}."
+        )
     mixed = [key for key, value in provenance.items() if isinstance(value, list)]
     if mixed:
         warnings.append(f"Not all trials ran under the same conditions: {', '.join(mixed)} differ.")

@@ -85,6 +85,7 @@ def judge_table(
         "rope": rope,
         "max_seeds": None,
         "settings": settings,
+        "averages": [],
         "warnings": warnings,
     }
 
