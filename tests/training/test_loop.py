@@ -201,3 +201,11 @@ def test_names_of_folders_are_safe() -> None:
     assert "/" not in name
     assert ":" not in name
     assert " " not in name
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_the_hash_does_not_depend_on_the_memory_format(kernel: int) -> None:
+    """A kernel of 1 × 1 counts as contiguous in both formats, with strides that cannot be viewed as bytes."""
+    weight = torch.randn(4, 3, kernel, kernel, generator=torch.Generator().manual_seed(0))
+    other = weight.to(memory_format=torch.channels_last)
+    assert weights_sha256({"weight": weight}) == weights_sha256({"weight": other})

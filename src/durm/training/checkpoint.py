@@ -43,6 +43,7 @@ def weights_sha256(state: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(state.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if value.ndim else b"")
+        bits = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes() if value.ndim else b""
+        digest.update(bits)
         digest.update(b"" if value.ndim else str(value.item()).encode())
     return digest.hexdigest()
