@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from durm import __version__
-from durm.cli import compare, data, evaluate, models, report, reproduce, run, status, train, verdict
+from durm.cli import compare, data, evaluate, models, report, reproduce, run, status, theory, train, verdict
 from durm.cli.help import GroupedHelp
 from durm.errors import InputError
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(compare.compare, run.run, status.status, report.report, verdict.verdict),
-    *(reproduce.reproduce, train.train, evaluate.evaluate, models.models),
+    *(reproduce.reproduce, train.train, evaluate.evaluate, models.models, theory.theory),
 )
 for command in COMMANDS:
     app.command(command.__name__, cls=GroupedHelp)(command)

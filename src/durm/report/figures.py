@@ -8,7 +8,7 @@ import gc
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
@@ -16,9 +16,11 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
@@ -87,7 +89,7 @@ def pairs(setting: Mapping[str, Any], metric: str) -> str:
     margin = 0.4 if levels == 1 else 0.9
     panel.axes.set_xlim(-margin, max(len(arms) - 1 + margin, 0.4))
     panel.x_scale("", {place: names[place] for place in shown}, levels=levels)
-    panel.y_scale("test accuracy, %" if metric == "accuracy" else metric)
+    panel.y_scale("test accuracy, %" if metric == "accuracy" or metric.startswith("robust_") else metric)
     return panel.svg(f"pairs{setting['setting']}")
 
 
@@ -114,7 +116,7 @@ def intervals(setting: Mapping[str, Any], metric: str, rope: float) -> str:
                 axes.plot(interval, [index] * 2, color=colour, linewidth=width, solid_capstyle="butt")
         axes.plot(comparison["difference"], index, "o", color=colour, markersize=6)
     axes.set_ylim(len(names) + 0.6, 0.4)
-    unit = "points of accuracy" if metric == "accuracy" else metric
+    unit = "points of accuracy" if metric == "accuracy" or metric.startswith("robust_") else metric
     panel.x_scale(f"difference from {setting['arms'][0]['arm']}, {unit}")
     panel.y_scale("", names)
     return panel.svg(f"intervals{setting['setting']}")
@@ -146,6 +148,21 @@ def curves(results: Mapping[str, Sequence[Mapping[str, Any]]], key: str, label: 
     return panel.svg(f"{key}{name}")
 
 
+def radius(setting: Mapping[str, Any]) -> str:
+    """Accuracy against the radius of an attack, of the first one that drew such a curve; mean over the seeds."""
+    entry = next(entry for entry in setting["robustness"] if any(arm["curve"] for arm in entry["arms"]))
+    attack, _, through = entry["attack"].rpartition("_")
+    panel = _Panel()
+    for index, arm in enumerate(entry["arms"]):
+        if arm["curve"]:
+            radii, accuracies = zip(*arm["curve"], strict=True)
+            panel.axes.plot([255 * eps for eps in radii], accuracies, "o-", color=_colour(index), markersize=3)
+    panel.x_scale("radius ε, in 255ths of the range of pixels")
+    panel.y_scale(f"accuracy under {attack} through {through} logits, %")
+    panel.names({arm["arm"]: [] for arm in entry["arms"]}, "upper right")
+    return panel.svg(f"radius{setting['setting']}")
+
+
 def calibration(results: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> str:
     """How often the model is right against how sure it is, all seeds pooled."""
     panel = _Panel()
@@ -167,14 +184,36 @@ def calibration(results: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -
     return panel.svg(f"calibration{name}")
 
 
+def beside(panels: Sequence[Callable[["_Panel"], None]], name: str) -> tuple[str, bytes]:
+    """Panels in a row, as one SVG and one PNG. Each function draws on the panel that it is given."""
+    width, height = 72 * 5.0, 72 * 3.3
+    parts, pixels = [], []
+    for index, draw in enumerate(panels):
+        panel = _Panel()
+        draw(panel)
+        pixels.append(panel.pixels())
+        place = f'<svg x="{width * index:g}" width="{width:g}" height="{height:g}" '
+        parts.append(_bare(panel.svg(f"{name}{index}")).replace("<svg ", place, 1))
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * len(parts):g} {height:g}">\n'
+    file = io.BytesIO()
+    imsave(file, np.concatenate(pixels, axis=1), format="png", metadata={"Software": ""})
+    return f"{svg}{''.join(parts)}</svg>\n", file.getvalue()
+
+
 def for_page(svg: str) -> str:
     """The figure without its file header and without ids that nothing refers to, its colours as CSS variables."""
+    svg = _bare(svg)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, f"var(--{variable})")
+    return svg
+
+
+def _bare(svg: str) -> str:
+    """The element alone, to be put into a page or into another figure."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 role="img">', svg, count=1)
     svg = re.sub(r' id="[A-Za-z0-9_.]+_\d+"', "", svg)
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, f"var(--{variable})")
     return svg.replace("xlink:href", "href")
 
 
@@ -240,19 +279,34 @@ class _Panel:
         """A straight line between two places of the axes, (0, 0) to (1, 1); all of them are drawn as one thing."""
         self.lines.append(((start, end), colour, width))
 
+    def pixels(self) -> np.ndarray:
+        """The picture on white, `(height, width, 3)`; to be called before `svg`, which wipes the sheet."""
+        self._draw_lines()
+        self.figure.set_dpi(200)
+        canvas: Any = FigureCanvasAgg(self.figure)
+        canvas.draw()
+        colours = np.asarray(canvas.buffer_rgba()) / 255.0
+        return colours[..., :3] * colours[..., 3:] + 1 - colours[..., 3:]
+
     def svg(self, salt: str) -> str:
         """The picture. The salt keeps the ids of several figures apart."""
-        places, colours, widths = zip(*self.lines, strict=True)
-        self.axes.add_collection(
-            LineCollection(places, colors=colours, linewidths=widths, transform=self.axes.transAxes, clip_on=False),
-            autolim=False,
-        )
+        self._draw_lines()
         matplotlib.rcParams["svg.hashsalt"] = salt
         file = io.StringIO()
         canvas: Any = FigureCanvasSVG(self.figure)
         canvas.print_svg(file, metadata={"Date": None, "Creator": None})
         self._wipe()
         return file.getvalue()
+
+    def _draw_lines(self) -> None:
+        if not self.lines:
+            return
+        places, colours, widths = zip(*self.lines, strict=True)
+        self.axes.add_collection(
+            LineCollection(places, colors=colours, linewidths=widths, transform=self.axes.transAxes, clip_on=False),
+            autolim=False,
+        )
+        self.lines = []
 
     def _wipe(self) -> None:
         axes = self.axes
