@@ -1,0 +1,164 @@
+"""Adversarial attacks on classifiers with and without dummies: FGSM, PGD, APGD and Square.
+
+    model = Normalised(model, mean, std, scale=255)               # takes images in [0, 1]
+    adversarial = Attack("pgd", eps=8 / 255)(model, images, labels)
+
+Attacking through the C real logits and through all C + C_d gives different robust accuracy, so both are offered; see
+`through` and `durm.attacks.goal`. A model's mode, parameters, gradients and buffers are left as they were.
+
+Papers: Goodfellow, Shlens & Szegedy, Explaining and harnessing adversarial examples, 2015 (FGSM). Madry et al., Towards
+deep learning models resistant to adversarial attacks, 2018 (PGD). Carlini & Wagner, Towards evaluating the robustness
+of neural networks, 2017 (the margin). Croce & Hein, Reliable evaluation of adversarial robustness with an ensemble of
+diverse parameter-free attacks, 2020 (APGD, DLR). Andriushchenko et al., Square attack, 2020.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from durm._checks import whole_number
+from durm.attacks.auto_pgd import apgd
+from durm.attacks.ball import NORMS, check_eps
+from durm.attacks.checks import known, positive_or_none
+from durm.attacks.goal import LOSSES, SURFACES, Goal
+from durm.attacks.normalised import Normalised
+from durm.attacks.projected_gradient import fgsm, pgd
+from durm.attacks.squares import square
+
+__all__ = ["KINDS", "LOSSES", "NORMS", "SURFACES", "Attack", "Normalised", "apgd", "auto", "fgsm", "pgd", "square"]
+
+KINDS = ("fgsm", "pgd", "apgd", "square")
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An attack with all its settings; call it with a model.
+
+    Attributes:
+        kind: "fgsm", "pgd", "apgd" or "square", the functions of these names.
+        eps: the radius of the ball, in units of [0, 1].
+        norm: "linf" or "l2"; "square" has "linf" alone.
+        steps: how many gradient steps a restart takes; for "square" how many queries. "fgsm" takes one, whatever this
+            says.
+        step_size: None is ε for "fgsm", 2.5 ε / steps for "pgd" and, as the first size, 2 ε for "apgd". "square" has
+            none.
+        restarts: how often; each after the first begins at random. "fgsm" has one.
+        random_start: whether the first begins at random too. "fgsm" always begins at the inputs: with a random start it
+            is "pgd" with one step.
+        loss: "ce", "cw" (margin) or "dlr"; None is "cw" for "square", which needs one that does not saturate, and "ce"
+            for the others.
+        through: the logits that the loss is of, "real", "full" or "dummy".
+        targeted: whether the targets are the wanted classes instead of the true ones.
+
+    Example:
+        >>> attack = Attack("pgd", eps=8 / 255, steps=20, restarts=2)
+        >>> attack.gradient_passes
+        40
+        >>> attack(nn.Linear(4, 3), torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1])).shape
+        torch.Size([5, 4])
+    """
+
+    kind: str = "pgd"
+    eps: float = 8 / 255
+    norm: str = "linf"
+    steps: int = 10
+    step_size: float | None = None
+    restarts: int = 1
+    random_start: bool = True
+    loss: str | None = None
+    through: str = "real"
+    targeted: bool = False
+
+    def __post_init__(self) -> None:
+        known("kind", self.kind, KINDS)
+        check_eps(self.eps, self.norm)
+        whole_number("steps", self.steps, minimum=1)
+        positive_or_none("step_size", self.step_size)
+        whole_number("restarts", self.restarts, minimum=1)
+        Goal(self.through, self._loss, self.targeted)
+        if self.kind == "square" and self.norm == "l2":
+            raise ValueError("kind='square' is for norm='linf' alone; use 'apgd' for 'l2'")
+        if self.kind == "square" and self.step_size is not None:
+            raise ValueError(f"step_size={self.step_size}: kind='square' takes no steps of a size")
+        if self.kind == "fgsm" and self.restarts > 1:
+            raise ValueError(f"restarts={self.restarts}: kind='fgsm' always begins at the inputs; use 'pgd'")
+
+    def __call__(
+        self,
+        model: nn.Module,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        start: Tensor | None = None,
+        early_stop: bool = False,
+    ) -> Tensor:
+        """The attacked inputs, (N, …), in the ball and the box; see `pgd` for the arguments."""
+        settings: dict[str, Any] = {
+            "eps": self.eps,
+            "norm": self.norm,
+            "loss": self._loss,
+            "through": self.through,
+            "targeted": self.targeted,
+            "start": start,
+            "early_stop": early_stop,
+        }
+        if self.kind == "fgsm":
+            return fgsm(model, inputs, targets, step_size=self.step_size, **settings)
+        settings |= {
+            "steps": self.steps,
+            "restarts": self.restarts,
+            "random_start": self.random_start,
+            "generator": generator,
+        }
+        if self.kind == "square":
+            return square(model, inputs, targets, **settings)
+        function = pgd if self.kind == "pgd" else apgd
+        return function(model, inputs, targets, step_size=self.step_size, **settings)
+
+    @property
+    def gradient_passes(self) -> int:
+        """How many forward and input-gradient passes a sample takes at most; a restart adds one forward pass."""
+        if self.kind == "square":
+            return 0
+        return 1 if self.kind == "fgsm" else self.steps * self.restarts
+
+    @property
+    def _loss(self) -> str:
+        return self.loss or ("cw" if self.kind == "square" else "ce")
+
+
+def auto(
+    eps: float,
+    norm: str = "linf",
+    *,
+    through: str | Sequence[str] = "real",
+    steps: int = 100,
+    queries: int = 5000,
+) -> list[Attack]:
+    """An ensemble in the manner of AutoAttack (Croce & Hein 2020): APGD on CE, APGD on DLR, and Square.
+
+    A sample is robust if none of them fools it. AutoAttack also has FAB and targeted APGD, which are not here. DLR
+    needs three logits; "dummy" has the margin in its place; "l2" goes without Square.
+
+    Args:
+        eps: the radius of the ball, in units of [0, 1].
+        norm: "linf" or "l2".
+        through: one surface or several, each attacked with all; ("real", "full") is worth it for models with dummies.
+        steps: of each APGD.
+        queries: of Square.
+
+    Example:
+        >>> [(attack.kind, attack.loss) for attack in auto(8 / 255)]
+        [('apgd', 'ce'), ('apgd', 'dlr'), ('square', 'cw')]
+    """
+    ensemble = []
+    for surface in [through] if isinstance(through, str) else through:
+        for loss in ("ce", "cw" if surface == "dummy" else "dlr"):
+            ensemble.append(Attack("apgd", eps, norm, steps, loss=loss, through=surface))
+        if norm != "l2":
+            ensemble.append(Attack("square", eps, norm, queries, loss="cw", through=surface))
+    return ensemble
