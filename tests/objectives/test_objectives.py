@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import durm
+from durm import _torchvision as _torchvision  # before timm
 from durm._random import derived_seed
 from durm.errors import InputError
 from durm.objectives import OBJECTIVES, Batch, Problem

@@ -71,6 +71,22 @@ def compare(
             rich_help_panel=_VERDICT,
         ),
     ] = False,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Attack every model, as in "pgd: eps=8/255, steps=10, through=[real, full]"; may be repeated.',
+            rich_help_panel="Attacks",
+        ),
+    ] = None,
+    attack_samples: Annotated[
+        int, typer.Option(help="Test samples to attack.", rich_help_panel="Attacks", show_default=True)
+    ] = 1000,
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="What the verdict is about: accuracy, or under an attack: robust_pgd_real.", rich_help_panel=_VERDICT
+        ),
+    ] = "accuracy",
     method: Annotated[
         list[str],
         typer.Option(help=options.METHODS, rich_help_panel="Training", show_default="erm"),
@@ -102,7 +118,7 @@ def compare(
     """
     flags = options.shared(locals())
     from durm.cli.run import judge
-    from durm.study.spec import arms_of, make_study, parse_arm
+    from durm.study.spec import arms_of, make_study, parse_arm, parse_attack
 
     if max_seeds is not None and not until_decided:
         raise InputError(f"--max-seeds {max_seeds} goes with --until-decided; --seeds gives a fixed number")
@@ -119,6 +135,9 @@ def compare(
             "model": model,
             "method": method,
             "arms": arms,
+            "attacks": [parse_attack(text) for text in attack or ()],
+            "attack_samples": attack_samples,
+            "metric": metric,
             "rope": rope,
             "null": null,
             "max_seeds": (max_seeds if max_seeds is not None else DEFAULT_MAX_SEEDS) if until_decided else None,

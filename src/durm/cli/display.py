@@ -7,8 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from durm.report.tables import Table, beside_table, domains_tables, groups_table, null_table, verdict_table
-from durm.report.words import headline, place, selection, sentences, signed
+from durm.report.tables import (
+    Table,
+    beside_table,
+    domains_tables,
+    groups_table,
+    null_table,
+    robustness_table,
+    transfer_table,
+    verdict_table,
+)
+from durm.report.words import headline, measured, place, selection, sentences, signed
 from durm.study.executor import Event
 from durm.training.trial import Trial
 
@@ -110,10 +119,15 @@ def print_verdict(summary: Mapping[str, Any], *, beside: bool = True) -> None:
     """Prints the tables and the sentences. `beside` adds what is always looked at with the metric."""
     for setting in [*summary["settings"], *summary["averages"]]:
         if setting["setting"]:
-            print(f"{summary['metric']} {place(setting)}")
+            print(f"{measured(summary['metric'])} {place(setting)}")
         _print(verdict_table(setting, summary))
         if beside:
-            for table in (groups_table(setting), beside_table(setting)):
+            for table in (
+                groups_table(setting),
+                beside_table(setting),
+                robustness_table(setting, summary),
+                transfer_table(setting),
+            ):
                 if table.rows:
                     print()
                     _print(table)

@@ -93,7 +93,8 @@ class InputFormat:
     """The shape of one sample, and the mean and standard deviation by which raw values are normalised.
 
     Text is token ids, of which there are `vocabulary`, and is left as it is; `embedding` are the vectors of the tokens
-    that come with the data, (vocabulary, features), if there are any.
+    that come with the data, (vocabulary, features), if there are any. Raw pixels go from 0 to `white`; it is None where
+    the values have no such range.
     """
 
     shape: tuple[int, ...]
@@ -101,6 +102,7 @@ class InputFormat:
     std: Tensor
     vocabulary: int | None = None
     embedding: Tensor | None = None
+    white: float | None = None
 
     def normalise(self, raw: Tensor) -> Tensor:
         if self.vocabulary is not None:
@@ -217,9 +219,15 @@ def split_parts(parts: dict[str, Samples], seed: int, things: str) -> tuple[dict
     return parts, notes
 
 
-def measure(inputs: Tensor) -> InputFormat:
-    """The format of inputs in memory: mean and standard deviation per channel of images, per feature of flat inputs."""
+def measure(inputs: Tensor, white: float | None = None) -> InputFormat:
+    """The format of inputs in memory: mean and standard deviation per channel of images, per feature of flat inputs.
+
+    White is 255 for images of bytes unless it is given, and 1 for images of fractions between 0 and 1.
+    """
     axes = (0, 2, 3) if inputs.ndim == 4 else (0,)
     values = inputs.float()
     mean, std = values.mean(axes, keepdim=True)[0], values.std(axes, keepdim=True)[0]
-    return InputFormat(tuple(inputs.shape[1:]), mean, torch.where(std > 0, std, 1.0))
+    if white is None and inputs.ndim == 4:
+        fractions = inputs.is_floating_point() and inputs.min() >= 0 and inputs.max() <= 1
+        white = 255.0 if inputs.dtype == torch.uint8 else 1.0 if fractions else None
+    return InputFormat(tuple(inputs.shape[1:]), mean, torch.where(std > 0, std, 1.0), white=white)

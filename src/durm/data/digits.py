@@ -12,6 +12,10 @@ TEST_SAMPLES = 1000
 """So many that one of them weighs 0.1 points of accuracy, which is also the default region of practical equivalence."""
 
 
+WHITE = 16
+"""The pixels are whole numbers from 0 to 16."""
+
+
 class Digits:
     """Handwritten digits of 8 × 8 pixels, 10 classes; comes with scikit-learn."""
 
@@ -24,7 +28,7 @@ class Digits:
         assert isinstance(train.inputs, torch.Tensor)
         names = [str(digit) for digit in range(10)]
         notes = [f"{TEST_SAMPLES} images are the test set, the same for every seed; validation is split off by seed"]
-        return DataBundle(train, val, test, 10, names, measure(train.inputs), notes=notes)
+        return DataBundle(train, val, test, 10, names, measure(train.inputs, WHITE), notes=notes)
 
 
 @cache

@@ -4,6 +4,7 @@ Every digit belongs to one domain, the same for every seed, so no image of the h
 """
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -13,10 +14,8 @@ from torch.nn.functional import affine_grid, avg_pool2d, grid_sample
 from durm._random import generator
 from durm.data import LOADERS, DataOptions
 from durm.data.bundle import DataBundle, Samples
+from durm.data.digits import WHITE
 from durm.data.domains import KnownDomains, one_of, without_domain
-
-WHITE = 16
-"""The pixels of the digits are whole numbers from 0 to 16."""
 
 DEGREES = 30
 NOISE = 4.0
@@ -32,7 +31,8 @@ class DigitsDomains(KnownDomains):
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
         domain = one_of(self.name, self.held_out(path)[1], self.domain_names)
-        return without_domain(self.name, _parts(), [str(digit) for digit in range(10)], domain, seed)
+        bundle = without_domain(self.name, _parts(), [str(digit) for digit in range(10)], domain, seed)
+        return replace(bundle, input=replace(bundle.input, white=WHITE))
 
 
 def rotated(images: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from durm._registry import Registry
+from durm.data.bundle import InputFormat
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Problem:
-    """What an objective may know: C, the training samples of each class, the seed, the domains, the model; the rest are
-    settings, which `durm.training.trial.TrainSpec` has under the same names and explains.
+    """What an objective may know: C, the training samples of each class, the seed, the domains, the model, the inputs.
+
+    The rest are settings, which `durm.training.trial.TrainSpec` has under the same names and explains.
 
     Whatever is random about an objective is a function of (seed, purpose, step): then it is the same for every
     arm, and after a resume.
@@ -40,10 +42,17 @@ class Problem:
     rsc_features: float = 1 / 3
     rsc_batch: float = 1 / 3
     mmd_weight: float = 1.0
+    at_eps: float = 8 / 255
+    at_norm: str = "linf"
+    at_steps: int = 10
+    at_step_size: float | None = None
+    at_through: str = "full"
+    at_clean: float = 0.0
     class_counts: tuple[int, ...] = ()
     seed: int = 0
     domains: int = 0
     model: nn.Module | None = None
+    input: InputFormat | None = None
 
 
 class Objective(Protocol):
@@ -60,6 +69,13 @@ class WithModule(Protocol):
 
     module: nn.Module
     lr_scale: float
+
+
+@runtime_checkable
+class WithAttack(Protocol):
+    """An objective that attacks every batch, with so many passes forward and backward."""
+
+    passes: int
 
 
 OBJECTIVES: Registry[type[Objective]] = Registry("method", "durm.objectives")

@@ -54,16 +54,27 @@ class Reproduction:
             found = {"row": row.id, "paper": paper_numbers(self.recipe, row), "ours": ours}
             held_out = [domain for name in settings_of(row.data) if (domain := split_name(name)[1]) is not None]
             if held_out:
-                found["domains"] = {domain: paper_numbers(self.recipe, row, domain) for domain in held_out}
+                found["domains"] = {domain: paper_numbers(self.recipe, row, domain=domain) for domain in held_out}
+            attacks = self.recipe.study_of(row, self.scale).attacks
+            if attacks:
+                found["attacks"] = {
+                    key: {} if through == "dummy" else paper_numbers(self.recipe, row, attack=attack.label)
+                    for attack in attacks
+                    for key, through in zip(attack.keys, attack.through, strict=True)
+                }
             yield found
 
 
-def paper_numbers(recipe: Recipe, row: Row, domain: str | None = None) -> dict[str, dict[str, float]]:
+def paper_numbers(
+    recipe: Recipe, row: Row, *, domain: str | None = None, attack: str | None = None
+) -> dict[str, dict[str, float]]:
     """C_d → value and standard deviation, from the first of the recipe's tables that has the row.
 
-    Of data with domains it is the mean over them, or what holds for the one that is held out.
+    Of data with domains it is the mean over them, or what holds for the one that is held out; under an attack, what is
+    left then.
     """
-    where = {"data": row.data, "model": row.model, "method": row.method, "domain": domain, **row.reported}
+    where = {"data": row.data, "model": row.model, "method": row.method, "domain": domain, "attack": attack}
+    where |= row.reported
     for table in recipe.tables:
         cells = reported_cells(table, **where)
         if cells:
@@ -93,6 +104,14 @@ def _parts(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Map
     for domain, paper in domains.items():
         found = (setting for setting in ours["settings"] if setting["setting"]["data"].endswith(f":{domain}"))
         yield f"{row['row']}, {domain}", paper, next(found, None)
+    (attacked, *_) = ours["settings"] or [{"robustness": [], "arms": []}]
+    dummies = {arm["arm"]: arm["dummies"] for arm in attacked["arms"]}
+    for key, paper in row.get("attacks", {}).items():
+        entry = next((entry for entry in attacked["robustness"] if entry["attack"] == key), None)
+        if entry is not None:
+            arms = [{**arm, "dummies": dummies[arm["arm"]]} for arm in entry["arms"] if arm["n"]]
+            entry = {"arms": arms, "comparisons": entry["comparisons"]}
+        yield f"{row['row']}, {key.replace('_', ' through ')}", paper, entry
     means = (average for average in ours["averages"] if len(average["domains"]) == len(domains))
     yield row["row"], row["paper"], next(means if domains else iter(ours["settings"]), None)
 
@@ -109,7 +128,7 @@ def _theirs(paper: Mapping[str, Mapping[str, float]], dummies: str) -> list[str]
 def _ours(arm: Mapping[str, Any], comparison: Mapping[str, Any] | None, rope: float) -> list[str]:
     value = plain(arm["mean"]) + (f" ± {arm['std']:.2f}" if arm["std"] is not None else "")
     if comparison is None:
-        return [value, str(arm["n"]), "", "", "baseline"]
+        return [value, str(arm["n"]), "", "", "" if arm["dummies"] else "baseline"]
     digits = decimals(comparison, rope)
     return [
         *(value, str(arm["n"]), signed(comparison["difference"], digits)),

@@ -18,9 +18,11 @@ from durm.report.tables import (
     looks_table,
     null_table,
     overview_table,
+    robustness_table,
     seeds_table,
     selections_table,
     statistics_table,
+    transfer_table,
     verdict_table,
 )
 from durm.study.spec import Study
@@ -99,6 +101,8 @@ def _draw(study: Study, setting: Mapping[str, Any], results: Results, summary: M
     if setting["comparisons"]:
         pictures["intervals"] = figures.intervals(setting, metric, summary["rope"])
     pictures["pairs"] = figures.pairs(setting, metric)
+    if any(arm["curve"] for entry in setting["robustness"] for arm in entry["arms"]):
+        pictures["radius"] = figures.radius(setting)
     if not any(runs.values()):
         return pictures
     return {
@@ -117,6 +121,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         "meaning": words.meaning(summary),
         "sentences": lambda setting: words.sentences(setting, summary),
         "place": words.place,
+        "measured": words.measured,
         "provenance": {key: _told(value) for key, value in summary["provenance"].items() if value is not None},
         "overview": overview_table(summary) if len(summary["settings"]) > 1 else None,
         "domains": domains_tables(summary),
@@ -126,6 +131,8 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
             "verdict": lambda setting: verdict_table(setting, summary),
             "statistics": lambda setting: statistics_table(setting, summary),
             "null": lambda setting: null_table(setting, summary),
+            "robustness": lambda setting: robustness_table(setting, summary),
+            "transfer": transfer_table,
             "groups": groups_table,
             "beside": beside_table,
             "seeds": seeds_table,

@@ -108,6 +108,35 @@ def groups_table(setting: Mapping[str, Any]) -> Table:
     return Table(["arm", "mean of the classes", *groups], rows)
 
 
+def robustness_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
+    """What is left of the accuracy under each attack, with differences from the baseline; no rows without attacks."""
+    rows = []
+    for entry in setting["robustness"]:
+        comparisons = {comparison["arm"]: comparison for comparison in entry["comparisons"]}
+        attack, _, through = entry["attack"].rpartition("_")
+        names = [_text(attack), _text(through)] if attack else [_text("none"), Cell("")]
+        for arm in (arm for arm in entry["arms"] if arm["n"]):
+            judged = [Cell(""), Cell(""), Cell("baseline" if comparisons else "")]
+            if comparison := comparisons.get(arm["arm"]):
+                difference, interval, _, verdict = _judged(comparison, summary)
+                judged = [difference, interval, verdict]
+            measured = [_count(arm["n"]), _plain(arm["mean"]), _plain(arm["std"])]
+            rows.append([*names, _text(arm["arm"]), *measured, *judged, _plain(arm["into_dummies"])])
+    headings = ["attack", "through", "arm", "n", "mean", "std", "difference", "interval", "verdict", "into dummies %"]
+    return Table(headings, rows)
+
+
+def transfer_table(setting: Mapping[str, Any]) -> Table:
+    """What is left of the accuracy on what was made for another model; no rows where it was not measured."""
+    rows = [
+        [_text(arm["arm"]), _plain(arm["transfer"]["from_baseline"]), _plain(arm["transfer"]["to_baseline"])]
+        for arm in setting["arms"]
+        if arm.get("transfer")
+    ]
+    baseline = setting["arms"][0]["arm"]
+    return Table(["arm", f"accuracy on what was made for {baseline}", f"{baseline} on what was made for it"], rows)
+
+
 def beside_table(setting: Mapping[str, Any]) -> Table:
     """What is always looked at beside the metric: likelihood, calibration, what the dummies take, cost."""
     ratios = {c["arm"]: c["cost_ratio"] for c in setting["comparisons"]}

@@ -8,7 +8,6 @@ from durm._words import counted
 
 MOST_NAMED = 6
 ORDER = ("better", "worse", "equal", "undecided")
-UNITS = {"accuracy": "points"}
 CAPTIONS = {
     "intervals": (
         "How much each arm differs from the baseline. Dot: the mean difference. Thin line: the interval that the "
@@ -25,6 +24,7 @@ CAPTIONS = {
         "deviation. The steep beginning may be cut off."
     ),
     "val_nll": "The loss over the real classes on the validation set, comparable between numbers of dummies.",
+    "radius": "What is left of the accuracy as the ball grows within which the attack may change the inputs.",
     "calibration": (
         "How often the model is right when it is so sure, on the test set, all seeds pooled. On the dashed line a "
         "model is exactly as often right as it says; below it, it is too sure of itself. Bins of fewer than 10 "
@@ -42,13 +42,15 @@ def headline(summary: Mapping[str, Any]) -> str:
         return "There is one arm only, so there is nothing to compare."
     if len(settings) == 1:
         where = place(settings[0])
+        where += f", {measured(summary['metric'])}" if _is_robust(summary["metric"]) else ""
         pairs = counted(max(c["n"] for c in comparisons), "pair")
         return f"{_groups(comparisons)}{where and ' '}{where} ({pairs} of runs)."
     counts = {word: sum(c["verdict"] == word for c in comparisons) for word in ORDER}
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     baseline = comparisons[0]["baseline"]
     over = ", each the mean over the held-out domains" if summary["averages"] else ""
-    return f"{len(comparisons)} comparisons with {baseline} in {len(settings)} settings{over}: {told}."
+    of = f" of {measured(summary['metric'])}" if _is_robust(summary["metric"]) else ""
+    return f"{len(comparisons)} comparisons{of} with {baseline} in {len(settings)} settings{over}: {told}."
 
 
 def selection(summary: Mapping[str, Any]) -> str:
@@ -72,7 +74,7 @@ def sentences(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> list[st
 def sentence(comparison: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     """What is known about one arm, with the numbers."""
     arm, baseline, n = comparison["arm"], comparison["baseline"], comparison["n"]
-    number, unit = _format(comparison, summary), UNITS.get(summary["metric"], "")
+    number, unit = _format(comparison, summary), _unit(summary["metric"])
     if n == 0:
         return f"{arm} against {baseline} is undecided: there is no pair of runs yet."
     difference = f"{number(comparison['difference'])} {unit}".strip()
@@ -97,7 +99,7 @@ def sentence(comparison: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
 
 def meaning(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the words do and do not mean, as (in short, in full)."""
-    rope, unit = f"±{summary['rope']:g}", UNITS.get(summary["metric"], "")
+    rope, unit = f"±{summary['rope']:g}", _unit(summary["metric"])
     rope = f"{rope} {unit}".strip()
     arms = max((len(setting["comparisons"]) for setting in summary["settings"]), default=0)
     together = " over all arms of a setting together" if arms > 1 else ""
@@ -132,6 +134,21 @@ def meaning(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
             )
         )
     return meant
+
+
+def measured(metric: str) -> str:
+    """A metric in words: `robust_pgd_real` is the accuracy under pgd through the real logits."""
+    attack, _, through = metric.removeprefix("robust_").rpartition("_")
+    surfaces = {"real": "the real logits", "full": "all logits"}
+    return f"accuracy under {attack} through {surfaces[through]}" if _is_robust(metric) else metric
+
+
+def _is_robust(metric: str) -> bool:
+    return metric.startswith("robust_") and metric.endswith(("_real", "_full"))
+
+
+def _unit(metric: str) -> str:
+    return "points" if metric == "accuracy" or _is_robust(metric) else ""
 
 
 def place(setting: Mapping[str, Any]) -> str:

@@ -40,6 +40,8 @@ def check_study(study: Study, data_root: Path | None) -> None:
         models.check(trial.model, pretrained=trial.pretrained)
         bundle = load_bundle(trial, data_root)
         shape = bundle.input.shape
+        if trial.attacks and bundle.input.white is None:
+            raise InputError(f"attacks need images, and data {trial.data!r} are none: its values have no known range")
         if trial.train.augment not in (None, "none") and len(shape) != 3:
             raise InputError(f"augment {trial.train.augment!r} takes images, and the samples have shape {shape}")
         _check_model(trial, bundle)
@@ -49,7 +51,9 @@ def _check_model(trial: "Trial", bundle: "DataBundle") -> None:
     import torch
 
     from durm import models
+    from durm.data.bundle import Samples
     from durm.errors import InputError
+    from durm.evaluation.robustness import robustness
     from durm.objectives import Batch
     from durm.training.loop import build_model, build_objective
 
@@ -79,3 +83,10 @@ def _check_model(trial: "Trial", bundle: "DataBundle") -> None:
         domains = torch.arange(count) // 2 if bundle.domain_names else None
         batch = Batch(inputs, torch.zeros(count, dtype=torch.long), domains=domains)
         build_objective(trial, bundle, model).loss(model.train(), batch)
+        two = Samples(torch.zeros(2, *shape), torch.zeros(2, dtype=torch.long))
+        for attack in trial.attacks:
+            once = attack.model_copy(update={"steps": 1, "curve": ()})
+            try:
+                robustness(model, two, bundle.input, [once], limit=2)
+            except ValueError as error:
+                raise InputError(f"attack {attack.label!r}: {error}") from None

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from durm.study import transfer
 from durm.study.executor import Event, Execution, Outcome, run_study
 from durm.study.store import Store
 from durm.study.summary import Key, is_decided, read_results, write_summary
@@ -35,6 +36,8 @@ def run_and_judge(store: Store, execution: Execution, follow: Follow = _tell_nob
         pending = [trial for trial in store.study.trials() if not store.is_done(trial)]
         with follow(pending) as tell:
             outcome = run_study(store, execution, tell)
+        if store.study.attacks and not outcome.interrupted:
+            transfer.fill(store, execution.data_root)
         results = read_results(store)
         summary = write_summary(store, results)
         following = store.study.next_look()

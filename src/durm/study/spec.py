@@ -9,6 +9,7 @@ train: {epochs: 20, lr: 0.05}
 """
 
 import re
+from collections.abc import Container
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -19,13 +20,14 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from durm.errors import InputError
 from durm.study.rules import ROPE, look_sizes
-from durm.training.trial import MOST_DUMMIES, Conditions, NotNegative, Strict, TrainSpec, Trial
+from durm.training.trial import MOST_DUMMIES, AttackSpec, Conditions, NotNegative, Strict, TrainSpec, Trial
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]*$")]
 MOST_SEEDS = 100_000
 OVERRIDES = {"dummies", "dummy_seed", "head_noise", *TrainSpec.model_fields}
 DERIVED = "durm-val"
 """The derived arm: of all arms that are plain DuRM, for each seed the one with the best validation accuracy."""
+ACCURACY = "accuracy"
 HEAD_NOISE = 1e-6
 """By how much a null control disturbs the initial head of an arm without dummies."""
 
@@ -83,6 +85,7 @@ class Arm(Strict):
 class Study(Conditions):
     """A validated study. `trials()` lists what it stands for.
 
+    `metric` is what the verdict is about: accuracy, or that under one of the attacks, such as robust_pgd_real.
     `rope` is half the width of the region of practical equivalence, in the unit of the metric. With `max_seeds` the
     study goes on until every arm is decided: `seeds` are then those of the looks so far. `null` adds the null control.
     """
@@ -94,6 +97,7 @@ class Study(Conditions):
     arms: Annotated[tuple[Arm, ...], Field(min_length=1)]
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
     train: TrainSpec = Field(default_factory=TrainSpec)
+    metric: str = ACCURACY
     rope: NotNegative = ROPE
     max_seeds: Annotated[int, Field(ge=2, le=MOST_SEEDS)] | None = None
     null: bool = False
@@ -145,6 +149,14 @@ class Study(Conditions):
         if len(self.seeds) not in sizes or self.seeds != tuple(range(len(self.seeds))):
             shown = ", ".join(map(str, sizes))
             raise ValueError(f"seeds and max_seeds exclude each other: the study looks at {shown} seeds by itself")
+        return self
+
+    @model_validator(mode="after")
+    def _metric_is_measured(self) -> "Study":
+        keys = [key for attack in self.attacks for key in attack.keys if not key.endswith("_dummy")]
+        known = [ACCURACY, *(f"robust_{key}" for key in keys)]
+        if self.metric not in known:
+            raise ValueError(f"metric {self.metric!r}: this study measures {', '.join(known)}")
         return self
 
     @model_validator(mode="after")
@@ -231,20 +243,46 @@ def arms_of(dummies: Any) -> list[dict[str, Any]]:
 def parse_arm(text: str) -> dict[str, Any]:
     """An arm as it is written in a flag: `smoothing: label_smoothing=0.1, lr=0.1`."""
     name, _, rest = text.partition(":")
-    parts = [part.partition("=") for part in re.split(r",(?![^\[]*\])", rest)]  # not at the commas of a list
-    keys = [key.strip() for key, _, _ in parts]
-    if not name.strip() or not all(sign for _, sign, _ in parts):
+    if not name.strip() or not rest.strip():
         raise InputError(f'--arm {text!r}: expected "NAME: key=value, …", such as "smoothing: label_smoothing=0.1"')
+    return {"name": name.strip(), **_parse_values(f"--arm {text!r}", rest, OVERRIDES)}
+
+
+def _parse_values(flag: str, text: str, known: Container[str]) -> dict[str, Any]:
+    """`key=value, key=[value, value]`."""
+    parts = [part.partition("=") for part in re.split(r",(?![^\[]*\])", text)]  # not at the commas of a list
+    keys = [key.strip() for key, _, _ in parts]
+    if not all(sign for _, sign, _ in parts):
+        raise InputError(f"{flag}: expected key=value, …")
     for key in keys:
         if keys.count(key) > 1:
-            raise InputError(f"--arm {text!r}: {key} stands there twice")
-        if key not in OVERRIDES:
-            raise InputError(f"--arm {text!r}: {_unknown_key(key, OVERRIDES)}")
+            raise InputError(f"{flag}: {key} stands there twice")
+        if key not in known:
+            raise InputError(f"{flag}: {_unknown_key(key, known)}")
     try:
-        values = [yaml.safe_load(value) for _, _, value in parts]
+        return {key: yaml.safe_load(value) for key, (_, _, value) in zip(keys, parts, strict=True)}
     except yaml.YAMLError:
-        raise InputError(f"--arm {text!r}: a value in it cannot be read") from None
-    return {"name": name.strip(), **dict(zip(keys, values, strict=True))}
+        raise InputError(f"{flag}: a value in it cannot be read") from None
+
+
+def parse_attack(text: str) -> dict[str, Any]:
+    """An attack as it is written in a flag: `pgd: eps=8/255, steps=10, through=[real, full]`."""
+    kind, colon, rest = text.partition(":")
+    known = AttackSpec.model_fields
+    return {"kind": kind.strip(), **(_parse_values(f"--attack {text!r}", rest, known) if colon else {})}
+
+
+def make_attack(values: dict[str, Any]) -> AttackSpec:
+    """An attack from the values of flags."""
+    try:
+        return AttackSpec.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        message = problem["msg"].removeprefix("Value error, ")
+        if not problem["loc"]:
+            raise InputError(f"--{message}") from None
+        flag = {"kind": "attack"}.get(str(problem["loc"][0]), str(problem["loc"][0]))
+        raise InputError(f"--{flag} {problem['input']!r}: {message[0].lower()}{message[1:]}") from None
 
 
 def readable(text: str) -> str:
@@ -303,8 +341,10 @@ def _first_problem(error: ValidationError, *, flags: bool) -> str:
         )
     if flags and problem["loc"]:
         place = "--" + str([part for part in problem["loc"] if isinstance(part, str)][-1]).replace("_", "-")
+        place = f"--attack: {place[2:]}" if problem["loc"][0] == "attacks" else place
     if problem["type"] == "extra_forbidden":
-        known = TrainSpec.model_fields if problem["loc"][0] == "train" and len(problem["loc"]) > 1 else _KEYS
+        inner = {"train": TrainSpec.model_fields, "attacks": AttackSpec.model_fields}
+        known = inner.get(str(problem["loc"][0]), _KEYS) if len(problem["loc"]) > 1 else _KEYS
         return _unknown_key(str(problem["loc"][-1]), known, inside=".".join(map(str, problem["loc"][:-1])))
     message = problem["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
     if problem["type"] == "value_error":

@@ -11,11 +11,11 @@ from typing import Any
 
 from durm._files import write_whole
 from durm._words import counted
-from durm.study.spec import DERIVED, Arm, Study
+from durm.study.robustness import masked, robustness
+from durm.study.spec import ACCURACY, DERIVED, Arm, Study
 from durm.study.store import Store
+from durm.study.transfer import read as read_transfer
 from durm.study.verdict import Comparison, caution, compare_family, smallest_p
-
-METRIC = "accuracy"
 
 Key = tuple[str, str, str, str, int]
 """data, model, method, arm, seed"""
@@ -25,9 +25,12 @@ Found = dict[str, dict[str, Any]]
 
 
 def read_results(store: Store) -> dict[Key, dict[str, Any]]:
-    """The results of all trials that are done."""
+    """The results of all trials that are done, with how attacks transfer if that was measured."""
     return {
-        (trial.data, trial.model, trial.method, trial.arm, trial.seed): result
+        (trial.data, trial.model, trial.method, trial.arm, trial.seed): {
+            **result,
+            "transfer": read_transfer(store, trial),
+        }
         for trial in store.study.trials()
         if (result := store.result(trial)) is not None
     }
@@ -38,11 +41,11 @@ def write_summary(store: Store, results: Results) -> dict[str, Any]:
     path = store.folder / "summary.json"
     summary = summarize(store.study, results, _looks_before(path))
     write_whole(path, json.dumps(summary, indent=1, allow_nan=False).encode())
-    write_whole(store.folder / "results.csv", rows(results).encode())
+    write_whole(store.folder / "results.csv", rows(results, store.study.metric).encode())
     return summary
 
 
-def rows(results: Results) -> str:
+def rows(results: Results, metric: str) -> str:
     """One line for each trial, as CSV: its value, which `durm verdict` can judge, and what else was measured."""
     lines: list[dict[str, Any]] = []
     for (data, model, method, arm, seed), result in results.items():
@@ -50,7 +53,7 @@ def rows(results: Results) -> str:
         lines.append(
             {
                 "setting": f"{data} {model} {method}",
-                **{"arm": arm, "seed": seed, "value": result["metrics"][METRIC]},
+                **{"arm": arm, "seed": seed, "value": result["metrics"][metric]},
                 **measured,
                 **{"seconds": result["cost"]["seconds"], "steps": result["cost"]["steps"], "trial": result["trial"]},
                 "weights_sha256": result["weights_sha256"],
@@ -86,7 +89,7 @@ def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> 
     looks = sorted({*looked_at, *([len(study.seeds)] if pairs > 1 else [])})
     return {
         "study": study.name,
-        "metric": METRIC,
+        "metric": study.metric,
         "higher_is_better": True,
         "rope": study.rope,
         "select": study.select,
@@ -96,7 +99,11 @@ def summarize(study: Study, results: Results, looked_at: Sequence[int] = ()) -> 
         "trials": trials,
         "done": len(results),
         "looked_at": looks,
-        "warnings": [*_warnings(study, results, looks, trials, pairs, provenance), *_cautions(settings)],
+        "warnings": [
+            *_warnings(study, results, looks, trials, pairs, provenance),
+            *_cautions(settings),
+            *masked(study, settings),
+        ],
         "cost": _cost(results),
         "provenance": provenance,
     }
@@ -124,14 +131,15 @@ def _setting(study: Study, setting: tuple[str, str, str], results: Results) -> d
 
     return {
         "setting": dict(zip(("data", "model", "method"), setting, strict=True)),
-        "arms": [_arm(arm.name, arm.dummies, arms[arm.name]) for arm in study.arms],
+        "arms": [_arm(arm.name, arm.dummies, arms[arm.name], study.metric) for arm in study.arms],
         "comparisons": judged(*((arm.name, baseline) for arm in study.arms[1:])),
+        "robustness": robustness(study, arms),
         "derived": {
-            "arms": [{**_arm(DERIVED, None, derived), "chosen": chosen}] if chosen else [],
+            "arms": [{**_arm(DERIVED, None, derived, study.metric), "chosen": chosen}] if chosen else [],
             "comparisons": judged((DERIVED, baseline)) if chosen else [],
         },
         "null_control": {
-            "arms": [_arm(arm.name, arm.dummies, null[arm.name]) for arm in study.null_arms],
+            "arms": [_arm(arm.name, arm.dummies, null[arm.name], study.metric) for arm in study.null_arms],
             "comparisons": judged(*((arm.null().name, arm.name) for arm in study.arms if study.null)),
         },
     }
@@ -168,13 +176,13 @@ def _mean(results: Sequence[dict[str, Any]], part: str) -> dict[str, float]:
 
 
 def _compare(study: Study, family: Sequence[tuple[str, str]], results: Mapping[str, Found]) -> list[Comparison]:
-    values = {arm: _values(found) for arm, found in results.items()}
+    values = {arm: _values(found, study.metric) for arm, found in results.items()}
     looks = [[str(seed) for seed in seeds] for seeds in study.looks]
     return compare_family(family, values, rope=study.rope, looks=looks)
 
 
-def _arm(name: str, dummies: int | None, found: Found) -> dict[str, Any]:
-    values = list(_values(found).values())
+def _arm(name: str, dummies: int | None, found: Found, metric: str) -> dict[str, Any]:
+    values = _values(found, metric)
 
     def mean(take: Callable[[dict[str, Any]], float]) -> float | None:
         return statistics.fmean(take(result) for result in found.values()) if found else None
@@ -183,8 +191,8 @@ def _arm(name: str, dummies: int | None, found: Found) -> dict[str, Any]:
         "arm": name,
         "dummies": dummies,
         "n": len(values),
-        "mean": statistics.fmean(values) if values else None,
-        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "mean": statistics.fmean(values.values()) if values else None,
+        "std": statistics.stdev(values.values()) if len(values) > 1 else None,
         **{
             key: mean(lambda result, key=key: result["metrics"][key])  # type: ignore[misc]
             for key in ("balanced_accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits")
@@ -198,16 +206,21 @@ def _arm(name: str, dummies: int | None, found: Found) -> dict[str, Any]:
             rule: mean(lambda result, rule=rule: result["selections"][rule])  # type: ignore[misc]
             for rule in next(iter(found.values()), {}).get("selections", {})
         },
+        "transfer": {
+            way: statistics.fmean(carried)
+            for way in ("from_baseline", "to_baseline")
+            if (carried := [result["transfer"][way] for result in found.values() if result.get("transfer")])
+        },
         "train_accuracy": mean(lambda result: result["train"]["accuracy"]),
         "val_accuracy": mean(lambda result: result["val"]["accuracy"]),
         "seconds_per_step": mean(lambda result: result["cost"]["seconds_per_step"]),
         "parameters": mean(lambda result: result["cost"]["parameters"]),
-        "values": _values(found),
+        "values": values,
     }
 
 
-def _values(found: Found) -> dict[str, float]:
-    return {seed: result["metrics"][METRIC] for seed, result in found.items()}
+def _values(found: Found, metric: str) -> dict[str, float]:
+    return {seed: result["metrics"][metric] for seed, result in found.items() if metric in result["metrics"]}
 
 
 def _with_cost(comparison: Comparison, results: Mapping[str, Found]) -> dict[str, Any]:
@@ -250,7 +263,11 @@ def _warnings(
             f"{counted(pairs, 'pair')} of runs: the smallest p value that so few can give is "
             f"{min(1.0, smallest_p(pairs)):.3g}. Take 6 or more."
         )
-    tests = {data: result["samples"]["test"] for (data, *_), result in results.items()}
+    attacked = study.metric != ACCURACY
+    tests = {
+        data: result["robustness"]["clean"]["samples"] if attacked else result["samples"]["test"]
+        for (data, *_), result in results.items()
+    }
     coarse = sorted((data for data, count in tests.items() if 100 / count > study.rope), key=lambda data: tests[data])
     if coarse:
         count, others = tests[coarse[0]], len(coarse) - 1

@@ -74,6 +74,7 @@ def judge_table(
                 "setting": {"setting": setting} if setting else {},
                 "arms": [_arm(name, arms[name]) for name in sorted(arms, key=lambda name: name != base)],
                 "comparisons": comparisons,
+                "robustness": [],
                 "derived": {"arms": [], "comparisons": []},
                 "null_control": {"arms": [], "comparisons": []},
             }

@@ -28,7 +28,7 @@ from durm.data.bundle import DataBundle, Samples
 from durm.evaluation.classification import classification_metrics, reliability
 from durm.heads import full_logits, widen
 from durm.heads.finding import find_heads
-from durm.objectives import OBJECTIVES, Batch, Objective, Problem, WithModule
+from durm.objectives import OBJECTIVES, Batch, Objective, Problem, WithAttack, WithModule
 from durm.scores import probabilities
 from durm.training import checkpoint
 from durm.training.engine import Engine, with_engine
@@ -127,6 +127,7 @@ def build_objective(trial: Trial, bundle: DataBundle, model: nn.Module) -> Objec
         seed=trial.seed,
         domains=len(bundle.domain_names),
         model=model,
+        input=bundle.input,
         **_settings(Problem, trial.train),
     )
     return OBJECTIVES[parse_method(trial.method)[0]](problem)
@@ -312,12 +313,15 @@ class _Training:
         bundle, test = self.bundle, self.bundle.test
         logits = predict(self.model, test, bundle, device)
         metrics = classification_metrics(logits, test.labels, bundle.num_classes, bundle.groups)
+        attacked = self._attacked()
+        metrics |= {f"robust_{key}": found["accuracy"] for key, found in attacked.items()}
         return Result(
             trial=self.trial.id,
             metrics=metrics,
             val=measured(bundle.val),
             train=measured(bundle.train.subset(part)),
             held_out=bundle.held_out,
+            robustness=attacked,
             selections=self._selections(metrics["accuracy"]) if bundle.held_out is not None else {},
             reliability=reliability(probabilities(logits, bundle.num_classes), test.labels),
             samples={"train": len(bundle.train), "val": len(bundle.val), "test": len(test)},
@@ -328,6 +332,7 @@ class _Training:
                 "seconds": progress.seconds,
                 "seconds_per_step": progress.seconds / progress.step,
                 "steps": progress.step,
+                "attack_passes": progress.step * self.objective.passes if isinstance(self.objective, WithAttack) else 0,
                 "peak_memory": peak_memory(device),
                 "parameters": sum(parameter.numel() for parameter in self.plain_model.parameters()),
             },
@@ -338,6 +343,16 @@ class _Training:
             },
             weights_sha256=checkpoint.weights_sha256(state),
         )
+
+    def _attacked(self) -> dict[str, dict[str, Any]]:
+        if not self.trial.attacks:
+            return {}
+        from durm.evaluation.robustness import robustness
+
+        return robustness(
+            self.plain_model, self.bundle.test, self.bundle.input, self.trial.attacks,
+            limit=self.trial.attack_samples, seed=self.trial.seed, device=self.engine.device,
+        )  # fmt: skip
 
     def _selections(self, accuracy: float) -> dict[str, float]:
         """The test accuracy under each rule of selecting weights; `accuracy` is that of the average, if any."""

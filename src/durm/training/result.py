@@ -21,6 +21,8 @@ class Result(BaseModel):
         metrics: of the test set, for the selected weights (see `durm.evaluation.classification`).
         val: the same of the validation set.
         train: the same of the training set without augmentation (of the first 10,000 samples, if there are more).
+        robustness: for the clean samples, and for each attack and surface, what `durm.evaluation.robustness` says; the
+            accuracies also stand in `metrics`, as `robust_pgd_real`.
         reliability: of the test set: for each of 15 bins of confidence the number of samples, the sum of their
             confidences and the number of right ones, by which several seeds can be pooled.
         samples: how many samples each part has.
@@ -31,7 +33,8 @@ class Result(BaseModel):
             domain itself (`oracle`, which nobody has in practice), and the `average`, if there is one.
         selected_epoch: the epoch, counted from 1, after which the weights were taken.
         curves: one entry for each validation.
-        cost: seconds of training, seconds per step, steps, peak memory in bytes, parameters.
+        cost: seconds of training, seconds per step, steps, passes of attacks in training, peak memory in bytes,
+            parameters.
         provenance: versions, device, threads, commit, and a fingerprint of the data.
         weights_sha256: a hash of the selected weights, dummies included.
     """
@@ -40,6 +43,7 @@ class Result(BaseModel):
     metrics: dict[str, float]
     val: dict[str, float]
     train: dict[str, float]
+    robustness: dict[str, dict[str, Any]] = {}
     reliability: dict[str, list[float]]
     samples: dict[str, int]
     class_names: list[str]

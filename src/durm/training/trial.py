@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 Positive = Annotated[int, Field(gt=0)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -23,6 +24,18 @@ class Strict(BaseModel):
     """A model that cannot be changed and that takes no key it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _fraction(value: Any) -> Any:
+    """`8/255` as a number, which is how ε is written."""
+    if isinstance(value, str) and re.fullmatch(r"\s*[\d.]+\s*(/\s*[\d.]+\s*)?", value):
+        over, _, under = value.partition("/")
+        return float(over) / float(under or 1) if float(under or 1) else value
+    return value
+
+
+Epsilon = Annotated[float, BeforeValidator(_fraction), Field(ge=0, allow_inf_nan=False)]
+Surface = Literal["real", "full", "dummy"]
 
 
 class TrainSpec(Strict):
@@ -59,6 +72,12 @@ class TrainSpec(Strict):
         rsc_features: the share of the features that the method `rsc` mutes.
         rsc_batch: the share of the batch in which it does so.
         mmd_weight: of the discrepancy of the features in the method `mmd`.
+        at_eps: the radius of the attack in the methods `fgsm-at` and `pgd-at`, for inputs in [0, 1]; as in 8/255.
+        at_norm: linf or l2.
+        at_steps: of the attack in `pgd-at`.
+        at_step_size: of that attack; null is 2.5 eps / steps.
+        at_through: the logits that are attacked, real or full; full is the loss that is trained on.
+        at_clean: the share of the clean loss in the loss.
         validate_every: steps from one validation to the next; null is an epoch.
         patience: validations without a better accuracy after which training stops; the best weights count then.
         clip_norm: the largest norm of the gradient; null clips nothing.
@@ -95,6 +114,12 @@ class TrainSpec(Strict):
     rsc_features: Annotated[float, Field(gt=0, lt=1)] = 1 / 3
     rsc_batch: Annotated[float, Field(gt=0, le=1)] = 1 / 3
     mmd_weight: NotNegative = 1.0
+    at_eps: Epsilon = 8 / 255
+    at_norm: Literal["linf", "l2"] = "linf"
+    at_steps: Positive = 10
+    at_step_size: Annotated[float, BeforeValidator(_fraction), Field(gt=0, allow_inf_nan=False)] | None = None
+    at_through: Literal["real", "full"] = "full"
+    at_clean: Annotated[float, Field(ge=0, lt=1)] = 0.0
     validate_every: Positive | None = None
     patience: Positive | None = None
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -118,10 +143,73 @@ class TrainSpec(Strict):
         return self
 
 
+class AttackSpec(Strict):
+    """An attack on the test set, after training. Inputs are in [0, 1].
+
+    Attributes:
+        kind: fgsm, pgd, apgd, square, or auto, which is APGD with two losses and Square, one after the other.
+        name: under which it is reported; the kind unless it is given.
+        eps: the radius of the ball; may be written as 8/255.
+        norm: linf or l2.
+        steps: of pgd (10), of apgd (100), queries of square (5,000); of the APGDs of auto (100), whose queries are 50
+            times as many.
+        step_size: of pgd; null is 2.5 eps / steps.
+        restarts: random starts of which the best counts.
+        loss: ce, cw or dlr; null is cw for square and ce for the others.
+        through: the logits that are attacked: the real ones, all (`full`), or into a dummy.
+        curve: further radii, in ascending order, for the curve of accuracy against eps.
+    """
+
+    kind: Literal["fgsm", "pgd", "apgd", "square", "auto"]
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")] | None = None
+    eps: Epsilon = 8 / 255
+    norm: Literal["linf", "l2"] = "linf"
+    steps: Positive | None = None
+    step_size: Annotated[float, BeforeValidator(_fraction), Field(gt=0, allow_inf_nan=False)] | None = None
+    restarts: Positive = 1
+    loss: Literal["ce", "cw", "dlr"] | None = None
+    through: Annotated[tuple[Surface, ...], Field(min_length=1)] = ("real",)
+    curve: tuple[Epsilon, ...] = ()
+
+    @field_validator("through", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _in_units_of_one(self) -> "AttackSpec":
+        for eps in (self.eps, *self.curve):
+            if self.norm == "linf" and eps > 1:
+                raise ValueError(f"eps {eps:g} is larger than 1, and inputs are in [0, 1]: did you mean {eps:g}/255?")
+        if list(self.curve) != sorted(set(self.curve)):
+            raise ValueError("curve: expected radii in ascending order")
+        if self.kind in ("square", "auto") and self.norm == "l2":
+            raise ValueError(f"norm {self.norm}: {self.kind} attacks in linf only")
+        if self.kind not in ("pgd", "apgd") and self.restarts > 1:
+            raise ValueError(f"restarts {self.restarts}: {self.kind} has one; pgd and apgd start anew")
+        if self.kind in ("square", "auto") and self.step_size is not None:
+            raise ValueError(f"step_size {self.step_size:g}: {self.kind} has none")
+        if self.kind == "auto" and self.loss is not None:
+            raise ValueError(f"loss {self.loss}: auto has its own")
+        if self.kind in ("square", "auto") and self.curve:
+            raise ValueError(f"curve: {self.kind} draws none; fgsm, pgd and apgd do")
+        return self
+
+    @property
+    def label(self) -> str:
+        return self.name or self.kind
+
+    @property
+    def keys(self) -> list[str]:
+        """What its results are called, one for each surface: `pgd_real`, `pgd_full`."""
+        return [f"{self.label}_{through}" for through in self.through]
+
+
 class Conditions(Strict):
     """What all trials of a study have in common.
 
     `threads` is part of it, because the number of threads changes the order of sums and with it the last bits.
+    `attacks` are run on so many samples of the test set, which are the same for all.
     """
 
     pretrained: bool = False
@@ -132,6 +220,17 @@ class Conditions(Strict):
     devices: Positive = 1
     precision: Precision = "32"
     threads: Positive = 1
+    attacks: tuple[AttackSpec, ...] = ()
+    attack_samples: Positive = 1000
+
+    @field_validator("attacks")
+    @classmethod
+    def _told_apart(cls, attacks: tuple[AttackSpec, ...]) -> tuple[AttackSpec, ...]:
+        labels = [attack.label for attack in attacks]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"two attacks are called {label!r}: give each a name of its own")
+        return attacks
 
 
 class Trial(Conditions):
