@@ -38,7 +38,9 @@ METHODS = (
 Method = Annotated[str, typer.Option(help=METHODS, rich_help_panel=_TRAINING)]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the data; default 20.", rich_help_panel=_TRAINING)]
 Iterations = Annotated[int | None, typer.Option(help="Optimizer steps, instead of epochs.", rich_help_panel=_TRAINING)]
-BatchSize = Annotated[int | None, typer.Option(help="Samples in a step, or of each domain; default 64.", rich_help_panel=_TRAINING)]
+BatchSize = Annotated[
+    int | None, typer.Option(help="Samples in a step, or of each domain; default 64.", rich_help_panel=_TRAINING)
+]
 LearningRate = Annotated[
     float | None, typer.Option("--lr", help="Learning rate; default 0.05.", rich_help_panel=_TRAINING)
 ]
