@@ -36,6 +36,7 @@ bench: .venv/.dev  ## the speed measurements, into results/
 	$(BIN)/python benchmarks/input.py --out results/input.json
 	$(BIN)/python benchmarks/study.py --out results/study.json
 	$(BIN)/python benchmarks/domains.py --out results/domains.json
+	$(BIN)/python benchmarks/probes.py --out results/probes.json
 	$(BIN)/python benchmarks/attacks.py --out results/attacks.json
 
 clean:  ## remove what the targets made

@@ -147,17 +147,30 @@ def _disturb_heads(model: nn.Module, num_classes: int, trial: Trial) -> None:
 
 
 @torch.no_grad()
-def predict(model: nn.Module, samples: Samples, bundle: DataBundle, device: torch.device) -> Tensor:
+def predict(
+    model: nn.Module,
+    samples: Samples,
+    bundle: DataBundle,
+    device: torch.device,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> Tensor:
     """All C + C_d logits of the samples. The model is left in eval mode."""
     model.eval()
     with full_logits(model):
         batches = evaluation_batches(samples, bundle.input, EVALUATION_BATCH)
-        return torch.cat([model(inputs.to(device)).float().cpu() for inputs in batches])
+        on_device = (inputs.to(device, memory_format=memory_format) for inputs in batches)
+        return torch.cat([model(inputs).float().cpu() for inputs in on_device])
 
 
-def evaluate(model: nn.Module, samples: Samples, bundle: DataBundle, device: torch.device) -> dict[str, float]:
+def evaluate(
+    model: nn.Module,
+    samples: Samples,
+    bundle: DataBundle,
+    device: torch.device,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> dict[str, float]:
     """The metrics of a model on samples."""
-    logits = predict(model, samples, bundle, device)
+    logits = predict(model, samples, bundle, device, memory_format)
     return classification_metrics(logits, samples.labels, bundle.num_classes, bundle.groups)
 
 
@@ -213,6 +226,7 @@ class _Training:
         if averager is not None:
             course = Course(self.steps, self.feed.steps_per_epoch, **_settings(Course, spec))
             self.averager = AVERAGERS[averager](self.plain_model, course)
+        self.memory_format = torch.channels_last if spec.channels_last else torch.preserve_format
         self.keeps_best = averager is None and (trial.select == "best-val" or spec.patience is not None)
         self.progress = _Progress()
         self.best_state: dict[str, Tensor] | None = None
@@ -273,8 +287,7 @@ class _Training:
 
     def _validate(self) -> None:
         progress, step = self.progress, self.progress.step
-        measured = partial(evaluate, self.model, bundle=self.bundle, device=self.engine.device)
-        val = measured(self.bundle.val)
+        val = self._evaluate(self.bundle.val)
         rate = learning_rate(self.trial.train, step - 1, self.steps, self.feed.steps_per_epoch)
         if not math.isfinite(val["nll"]):  # the last step spoiled the weights, and no other loss would show it
             raise Diverged(f"the validation loss is {val['nll']} after step {step} with learning rate {rate:.3g}")
@@ -287,7 +300,7 @@ class _Training:
             **{f"val_{name}": value for name, value in val.items()},
         }
         if self.bundle.held_out is not None:
-            entry["test_accuracy"] = measured(self.bundle.test)["accuracy"]
+            entry["test_accuracy"] = self._evaluate(self.bundle.test)["accuracy"]
         progress.curves.append(entry)
         progress.loss_sum, progress.losses = 0.0, 0
         progress.waited += 1
@@ -300,6 +313,9 @@ class _Training:
         self.surroundings.progress(entry, self.epochs)
         self._save_if_due()
 
+    def _evaluate(self, samples: Samples) -> dict[str, float]:
+        return evaluate(self.model, samples, self.bundle, self.engine.device, self.memory_format)
+
     def result(self) -> Result:
         if self.best_state is not None:
             self.plain_model.load_state_dict(self.best_state)
@@ -308,18 +324,17 @@ class _Training:
         state = self.plain_model.state_dict()
         self._save(finished=True)
         part = torch.arange(min(len(self.bundle.train), TRAIN_SAMPLES_EVALUATED))
-        measured = partial(evaluate, self.model, bundle=self.bundle, device=self.engine.device)
         device, progress = self.engine.device, self.progress
         bundle, test = self.bundle, self.bundle.test
-        logits = predict(self.model, test, bundle, device)
+        logits = predict(self.model, test, bundle, device, self.memory_format)
         metrics = classification_metrics(logits, test.labels, bundle.num_classes, bundle.groups)
         attacked = self._attacked()
         metrics |= {f"robust_{key}": found["accuracy"] for key, found in attacked.items()}
         return Result(
             trial=self.trial.id,
             metrics=metrics,
-            val=measured(bundle.val),
-            train=measured(bundle.train.subset(part)),
+            val=self._evaluate(bundle.val),
+            train=self._evaluate(bundle.train.subset(part)),
             held_out=bundle.held_out,
             robustness=attacked,
             selections=self._selections(metrics["accuracy"]) if bundle.held_out is not None else {},
@@ -438,8 +453,7 @@ class _Training:
 
     def _on_device(self, batch: Batch) -> Batch:
         inputs, targets, domains = batch.inputs, batch.targets, batch.domains
-        if self.trial.train.channels_last:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        inputs = inputs.to(memory_format=self.memory_format)
         if (device := self.engine.device).type != "cpu":
             inputs, targets = inputs.to(device), targets.to(device)
             domains = None if domains is None else domains.to(device)
