@@ -243,17 +243,18 @@ def arms_of(dummies: Any) -> list[dict[str, Any]]:
 def parse_arm(text: str) -> dict[str, Any]:
     """An arm as it is written in a flag: `smoothing: label_smoothing=0.1, lr=0.1`."""
     name, _, rest = text.partition(":")
-    if not name.strip() or not rest.strip():
-        raise InputError(f'--arm {text!r}: expected "NAME: key=value, …", such as "smoothing: label_smoothing=0.1"')
-    return {"name": name.strip(), **_parse_values(f"--arm {text!r}", rest, OVERRIDES)}
+    example = '"NAME: key=value, …", such as "smoothing: label_smoothing=0.1"'
+    if not name.strip():
+        raise InputError(f"--arm {text!r}: expected {example}")
+    return {"name": name.strip(), **_parse_values(f"--arm {text!r}", rest, OVERRIDES, example)}
 
 
-def _parse_values(flag: str, text: str, known: Container[str]) -> dict[str, Any]:
+def _parse_values(flag: str, text: str, known: Container[str], example: str) -> dict[str, Any]:
     """`key=value, key=[value, value]`."""
     parts = [part.partition("=") for part in re.split(r",(?![^\[]*\])", text)]  # not at the commas of a list
     keys = [key.strip() for key, _, _ in parts]
     if not all(sign for _, sign, _ in parts):
-        raise InputError(f"{flag}: expected key=value, …")
+        raise InputError(f"{flag}: expected {example}")
     for key in keys:
         if keys.count(key) > 1:
             raise InputError(f"{flag}: {key} stands there twice")
@@ -268,8 +269,9 @@ def _parse_values(flag: str, text: str, known: Container[str]) -> dict[str, Any]
 def parse_attack(text: str) -> dict[str, Any]:
     """An attack as it is written in a flag: `pgd: eps=8/255, steps=10, through=[real, full]`."""
     kind, colon, rest = text.partition(":")
-    known = AttackSpec.model_fields
-    return {"kind": kind.strip(), **(_parse_values(f"--attack {text!r}", rest, known) if colon else {})}
+    example = '"KIND: key=value, …", such as "pgd: eps=8/255"'
+    values = _parse_values(f"--attack {text!r}", rest, AttackSpec.model_fields, example) if colon else {}
+    return {"kind": kind.strip(), **values}
 
 
 def make_attack(values: dict[str, Any]) -> AttackSpec:
