@@ -44,3 +44,12 @@ def test_the_core_needs_nothing_but_torch() -> None:
 
 def test_version() -> None:
     assert version("durm") == durm.__version__
+
+
+@pytest.mark.parametrize(
+    ("room", "name"), [("attacks", "Attack"), ("probes", "watch"), ("theory", "minimum_probability")]
+)
+def test_rooms_are_loaded_when_they_are_named(room: str, name: str) -> None:
+    assert room in dir(durm)
+    code = f"import sys, durm; assert 'torch' not in sys.modules; durm.{room}.{name}"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,6 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from durm import attacks as attacks
+    from durm import probes as probes
+    from durm import theory as theory
     from durm.heads import dummies, full_logits, narrow, narrow_state_dict, pad_to_multiple, widen
     from durm.losses import CrossEntropyLoss, cross_entropy, push_pull
     from durm.scores import dummy_hits, dummy_mass, probabilities
@@ -42,7 +45,13 @@ _HOME = {
 }
 
 
+_ROOMS = ("attacks", "probes", "theory")
+"""Modules that need torch alone, and are loaded when they are named: `durm.probes.watch`."""
+
+
 def __getattr__(name: str) -> object:
+    if name in _ROOMS:
+        return import_module(f"durm.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'durm' has no attribute {name!r}")
     value: object = getattr(import_module(f"durm.{_HOME[name]}"), name)
@@ -51,4 +60,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -60,7 +60,7 @@ def cross_entropy(
     dim = class_axis(logits, num_classes, dim)
     _check_options(num_classes, weight, label_smoothing, reduction)
     soft = _is_soft(target)
-    _check_target(logits, target, num_classes, ignore_index, dim)
+    check_target(logits, target, num_classes, ignore_index, dim)
     if logits.ndim == 1:  # one sample without a batch axis
         loss = cross_entropy(
             logits[None],
@@ -178,7 +178,7 @@ def push_pull(logits: Tensor, target: Tensor, num_classes: int, *, ignore_index:
     dim = class_axis(logits, num_classes, dim)
     if _is_soft(target):
         raise TypeError("push and pull terms need class indices as targets, not probabilities")
-    _check_target(logits, target, num_classes, ignore_index, dim)
+    check_target(logits, target, num_classes, ignore_index, dim)
     p = logits.softmax(dim).movedim(dim, -1).flatten(0, -2)
     target = target.long().flatten()
     counted = target != ignore_index
@@ -237,7 +237,7 @@ def _check_options(num_classes: int, weight: Tensor | None, label_smoothing: flo
         raise ValueError(f"reduction={reduction!r}: expected one of {', '.join(map(repr, _REDUCTIONS))}")
 
 
-def _check_target(logits: Tensor, target: Tensor, num_classes: int, ignore_index: int, dim: int) -> None:
+def check_target(logits: Tensor, target: Tensor, num_classes: int, ignore_index: int, dim: int) -> None:
     shape = list(logits.shape)
     if _is_soft(target):
         shape[dim] = num_classes

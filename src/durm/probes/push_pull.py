@@ -1,0 +1,38 @@
+"""The push and the pull term of Eq. (3) for each of the C + C_d classes, as means over the samples of an epoch.
+
+    1/N Σ_i ∂L_i/∂z_k = 1/N Σ_i (1 − t_k^(i)) p_k^(i)  +  1/N Σ_i t_k^(i) (p_k^(i) − 1)
+                                   push                             pull
+
+For labels, t is 0 or 1 and these are the sums of `durm.push_pull` divided by N, the number of samples of all classes.
+For soft targets (mixup, label smoothing) a sample belongs to each class as much as its target says. A dummy's pull term
+is exactly 0.
+"""
+
+from typing import ClassVar
+
+from torch import nn
+from torch.nn.functional import pad
+
+from durm.probes import PROBES, State, StepState
+from durm.probes._running import EpochProbe, Sums
+
+
+@PROBES.register("push_pull")
+class PushPull(EpochProbe[Sums]):
+    """`push` and `pull`: for each epoch C + C_d values. `samples`: for each epoch how many they are over."""
+
+    entries: ClassVar = ("push", "pull", "samples")
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(Sums())
+
+    def on_step(self, state: StepState) -> None:
+        own, p = state.targets, state.probabilities
+        pull = pad(own * (p[:, : state.num_classes] - 1), (0, p.shape[1] - state.num_classes))
+        self.running.add(push=state.gradient - pull, pull=pull, samples=state.counted)
+
+    def on_epoch(self, state: State) -> None:
+        sums = self.running.take()
+        self.enter(
+            push=sums["push"] / sums["samples"], pull=sums["pull"] / sums["samples"], samples=int(sums["samples"])
+        )
