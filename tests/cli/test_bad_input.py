@@ -213,8 +213,8 @@ def test_a_study_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
 STUDIES: dict[str, tuple[str, ...]] = {
     # Keys.
     "sedes: 3": ("'sedes'", "'seeds'"),
-    "colour: red": ("'colour'", "arms, data, device"),
-    "workers: 0": ("'workers'", "arms, data, device"),
+    "colour: red": ("'colour'", "arms, attack_samples, attacks, data, device"),
+    "workers: 0": ("'workers'", "arms, attack_samples, attacks, data, device"),
     "train: {epoch: 3}": ("'epoch' in train", "'epochs'"),
     "train: {colour: red}": ("'colour' in train", "augment, batch_size"),
     "arms: [{name: a, epoch: 3}]": ("arms.0", "'epoch'", "'epochs'"),

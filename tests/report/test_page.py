@@ -747,7 +747,8 @@ def test_the_sentence_of_another_metric_has_no_points() -> None:
 
 def study_of(*settings: list[dict[str, Any]]) -> dict[str, Any]:
     place = {"data": "digits", "model": "cnn", "method": "erm"}
-    return {"settings": [{"setting": place, "comparisons": list(found)} for found in settings], "averages": []}
+    found = [{"setting": place, "comparisons": list(comparisons)} for comparisons in settings]
+    return {"metric": "accuracy", "settings": found, "averages": []}
 
 
 def test_the_headline_of_one_setting() -> None:

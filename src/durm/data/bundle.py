@@ -137,8 +137,8 @@ class DataBundle:
     def __post_init__(self) -> None:
         if self.train.domains is not None:
             counts = torch.bincount(self.train.domains, minlength=len(self.domain_names)).tolist()
-            for name, count in zip(self.domain_names, counts, strict=True):
-                if not count:  # as a small subset may leave it
+            for number, name in enumerate(self.domain_names):
+                if not counts[number]:  # as a small subset may leave it
                     raise InputError(f"there are no training samples of the domain {name!r}")
 
     @property
