@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from durm._registry import Registry
 from durm.data.bundle import InputFormat
+from durm.losses import cross_entropy
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ class WithAttack(Protocol):
     """An objective that attacks every batch, with so many passes forward and backward."""
 
     passes: int
+
+
+def risk(logits: Tensor, targets: Tensor, problem: Problem) -> Tensor:
+    """The mean cross-entropy over C + C_d logits, with the label smoothing of the training."""
+    return cross_entropy(logits, targets, problem.num_classes, label_smoothing=problem.label_smoothing)
 
 
 OBJECTIVES: Registry[type[Objective]] = Registry("method", "durm.objectives")

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from durm._random import generator
 from durm.attacks import Attack, Normalised
 from durm.errors import InputError
-from durm.losses import cross_entropy
-from durm.objectives import OBJECTIVES, Batch, Problem
+from durm.objectives import OBJECTIVES, Batch, Problem, risk
 
 
 class AdversarialTraining:
@@ -42,9 +41,11 @@ class AdversarialTraining:
         self.attacked = Normalised(problem.model, self.format.mean, self.format.std, self.white)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        worst = self._risk(model, self.worst(batch), batch.targets)
+        worst = risk(model(self.worst(batch)), batch.targets, self.problem)
         share = self.problem.at_clean
-        return worst if not share else share * self._risk(model, batch.inputs, batch.targets) + (1 - share) * worst
+        return (
+            worst if not share else share * risk(model(batch.inputs), batch.targets, self.problem) + (1 - share) * worst
+        )
 
     def worst(self, batch: Batch) -> Tensor:
         """The attacked inputs, normalised as those of the batch are."""
@@ -53,11 +54,6 @@ class AdversarialTraining:
         random = generator(self.problem.seed, "attack", batch.step)
         attacked = self.attack(self.attacked.to(pixels.device), pixels, batch.targets, generator=random)
         return self.format.normalise(attacked * self.white)
-
-    def _risk(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        return cross_entropy(
-            model(inputs), targets, self.problem.num_classes, label_smoothing=self.problem.label_smoothing
-        )
 
 
 @OBJECTIVES.register("fgsm-at")

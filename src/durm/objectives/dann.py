@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from durm._random import derived_seed
-from durm.objectives import OBJECTIVES, Batch, Problem
-from durm.objectives.domains import head_of, require_domains, risk, with_features
+from durm.objectives import OBJECTIVES, Batch, Problem, risk
+from durm.objectives.domains import head_of, require_domains, with_features
 
 HIDDEN = 256
 

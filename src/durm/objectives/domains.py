@@ -1,4 +1,4 @@
-"""What the objectives of domain generalization share: the risk, and the features that the head sees.
+"""What the objectives of domain generalization share: the domains of a batch, and the features that the head sees.
 
 Features are the input of the head, so these objectives work on every model whose head is one linear layer that takes
 one vector for each sample.
@@ -11,7 +11,6 @@ from durm.errors import InputError
 from durm.heads import dummies
 from durm.heads.finding import find_heads
 from durm.heads.layer import LAYERS
-from durm.losses import cross_entropy
 from durm.objectives import Batch, Problem
 
 
@@ -65,8 +64,3 @@ def domain_masks(batch: Batch, problem: Problem) -> list[Tensor]:
     """For each domain, which samples of the batch are from it: tensors of shape (N,)."""
     assert batch.domains is not None
     return [batch.domains == domain for domain in range(problem.domains)]
-
-
-def risk(logits: Tensor, targets: Tensor, problem: Problem) -> Tensor:
-    """The mean cross-entropy."""
-    return cross_entropy(logits, targets, problem.num_classes, label_smoothing=problem.label_smoothing)

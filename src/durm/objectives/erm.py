@@ -2,15 +2,13 @@
 
 from torch import Tensor, nn
 
-from durm.losses import cross_entropy
-from durm.objectives import OBJECTIVES, Batch, Problem
+from durm.objectives import OBJECTIVES, Batch, Problem, risk
 
 
 @OBJECTIVES.register("erm")
 class EmpiricalRisk:
     def __init__(self, problem: Problem) -> None:
-        self.num_classes = problem.num_classes
-        self.label_smoothing = problem.label_smoothing
+        self.problem = problem
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return cross_entropy(model(batch.inputs), batch.targets, self.num_classes, label_smoothing=self.label_smoothing)
+        return risk(model(batch.inputs), batch.targets, self.problem)

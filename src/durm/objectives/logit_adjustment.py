@@ -8,8 +8,7 @@ so that it starts as one more class of the tail.
 import torch
 from torch import Tensor, nn
 
-from durm.losses import cross_entropy
-from durm.objectives import OBJECTIVES, Batch, Problem
+from durm.objectives import OBJECTIVES, Batch, Problem, risk
 
 
 @OBJECTIVES.register("logit-adjustment")
@@ -22,8 +21,7 @@ class LogitAdjustment:
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         logits = model(batch.inputs)
         adjusted = logits + self.log_priors(logits.shape[1]).to(logits)
-        smoothing = self.problem.label_smoothing
-        return cross_entropy(adjusted, batch.targets, self.problem.num_classes, label_smoothing=smoothing)
+        return risk(adjusted, batch.targets, self.problem)
 
     def log_priors(self, outputs: int) -> Tensor:
         """Of the C real classes, then of the dummies."""

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from durm._random import derived_seed
 from durm.errors import InputError
-from durm.losses import cross_entropy
-from durm.objectives import OBJECTIVES, Batch, Problem
+from durm.objectives import OBJECTIVES, Batch, Problem, risk
 
 
 @OBJECTIVES.register("mixup")
@@ -24,9 +23,7 @@ class Mixup:
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         inputs, targets = self.mix(batch)
-        return cross_entropy(
-            model(inputs), targets, self.problem.num_classes, label_smoothing=self.problem.label_smoothing
-        )
+        return risk(model(inputs), targets, self.problem)
 
     def mix(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The mixed inputs, and soft targets of shape (N, C)."""

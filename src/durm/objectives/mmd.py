@@ -12,8 +12,8 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
-from durm.objectives import OBJECTIVES, Batch, Problem
-from durm.objectives.domains import domain_masks, head_of, long_enough, require_domains, risk, with_features
+from durm.objectives import OBJECTIVES, Batch, Problem, risk
+from durm.objectives.domains import domain_masks, head_of, long_enough, require_domains, with_features
 
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3)
 

@@ -11,8 +11,8 @@ With dummies, p_y is the probability among all C + C_d logits, as in the loss.
 import torch
 from torch import Tensor, nn
 
-from durm.objectives import OBJECTIVES, Batch, Problem
-from durm.objectives.domains import head_of, long_enough, risk, with_features
+from durm.objectives import OBJECTIVES, Batch, Problem, risk
+from durm.objectives.domains import head_of, long_enough, with_features
 
 
 @OBJECTIVES.register("rsc")

@@ -7,8 +7,8 @@ first `vrex_anneal` steps, while the risks are still settling, and `vrex_weight`
 import torch
 from torch import Tensor, nn
 
-from durm.objectives import OBJECTIVES, Batch, Problem
-from durm.objectives.domains import domain_masks, require_domains, risk
+from durm.objectives import OBJECTIVES, Batch, Problem, risk
+from durm.objectives.domains import domain_masks, require_domains
 
 
 @OBJECTIVES.register("vrex")

@@ -26,6 +26,7 @@ from durm._random import derived_seed, generator
 from durm.averaging import AVERAGERS, Averager, Course, WatchesValidation, copied
 from durm.data.bundle import DataBundle, Samples
 from durm.evaluation.classification import classification_metrics, reliability
+from durm.evaluation.robustness import robustness
 from durm.heads import full_logits, widen
 from durm.heads.finding import find_heads
 from durm.objectives import OBJECTIVES, Batch, Objective, Problem, WithAttack, WithModule
@@ -362,8 +363,6 @@ class _Training:
     def _attacked(self) -> dict[str, dict[str, Any]]:
         if not self.trial.attacks:
             return {}
-        from durm.evaluation.robustness import robustness
-
         return robustness(
             self.plain_model, self.bundle.test, self.bundle.input, self.trial.attacks,
             limit=self.trial.attack_samples, seed=self.trial.seed, device=self.engine.device,
