@@ -4,6 +4,7 @@ A ball is of a batch: it holds one centre for each sample, and all of it works o
 """
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from durm.attacks.checks import known
 
 
-class Ball:
+class Ball(ABC):
     """What the two norms share: the centres and ε."""
 
     def __init__(self, inputs: Tensor, eps: float) -> None:
@@ -21,17 +22,17 @@ class Ball:
         """The ball of these samples alone; rows are indices or a mask."""
         return type(self)(self.inputs[rows], self.eps)
 
+    @abstractmethod
     def project(self, points: Tensor) -> Tensor:
         """Points of the ball and the box, near the given ones; those that lie in both are not changed by a bit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def direction(self, gradient: Tensor) -> Tensor:
         """The step of norm 1 that raises a linear function of this gradient most; 0 where the gradient is 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def random(self, generator: torch.Generator) -> Tensor:
         """A uniform point of the ball for each sample, projected into the box."""
-        raise NotImplementedError
 
 
 class Linf(Ball):

@@ -74,6 +74,7 @@ def evaluate(
             print_table(["metric", "test"], [[name, f"{value:.3f}"] for name, value in metrics.items()])
         return 0
 
+    from durm.report.words import attack_and_surface
     from durm.study.robustness import signs_of_masking
     from durm.study.spec import make_attack
     from durm.training.saved import attack_checkpoint
@@ -102,7 +103,12 @@ def evaluate(
         print_json({**found, "warnings": warnings})
         return 0
     rows = [
-        [*_names(key), _radius(entry.get("eps")), f"{entry['accuracy']:.2f}", f"{entry['into_dummies']:.2f}"]
+        [
+            *attack_and_surface(key),
+            _radius(entry.get("eps")),
+            f"{entry['accuracy']:.2f}",
+            f"{entry['into_dummies']:.2f}",
+        ]
         for key, entry in found["robustness"].items()
     ]
     rows += [["transfer of " + name, "real", "", f"{value:.2f}", ""] for name, value in found["transfer"].items()]
@@ -110,12 +116,6 @@ def evaluate(
     for warning in warnings:
         typer.echo(f"Note: {warning}")
     return 0
-
-
-def _names(key: str) -> tuple[str, str]:
-    """Attack and surface of `pgd_real`."""
-    attack, _, through = key.rpartition("_")
-    return (attack, through) if attack else ("none", "")
 
 
 def _parts(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from durm._registry import Registry
+from durm._words import some
 from durm.data.bundle import DataBundle
 from durm.errors import InputError
 
@@ -137,13 +138,14 @@ def find_files(name: str, options: DataOptions, layouts: Mapping[str, Sequence[s
             return root / folder
     begun = next((folder for folder in layouts if (root / folder).is_dir()), next(iter(layouts)))
     missing = [file for file in layouts[begun] if not _is_there(root / begun, file)]
-    told = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     others = "".join(f" (or {folder}/)" for folder in layouts if folder != begun)
     where = f"{root / begun}{others}"
     get = f"durm data check {name} --download --data-root {shlex.quote(str(root))}"
     downloadable = name in LOADERS.names() and isinstance(LOADERS[name], Downloadable)
     hint = f"; to download: {get}" if downloadable else ""
-    raise InputError(f"data {name!r}: {told} not found in {where}; --data-root names the folder above it{hint}")
+    raise InputError(
+        f"data {name!r}: {some(missing)} not found in {where}; --data-root names the folder above it{hint}"
+    )
 
 
 def root_folder(options: DataOptions) -> Path:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from durm._words import some
 from durm.data import LOADERS, DataOptions, find_files, root_folder
 from durm.data.bundle import DataBundle, Samples, joined, split_by_seed
 from durm.data.folder import folders_in, labelled_files
@@ -98,8 +99,7 @@ def _lacking(samples: Samples, classes: list[str]) -> list[str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"class{'es' if len(names) > 1 else ''} {', '.join(map(repr, names[:3]))}{more}"
+    return f"class{'es' if len(names) > 1 else ''} {some(list(map(repr, names)))}"
 
 
 class DomainFolders:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from durm._words import counted
+from durm._words import counted, some
 from durm.data.bundle import Files, InputFormat, Samples, measure
 from durm.errors import InputError
 
@@ -194,8 +194,7 @@ def _decode_all(paths: list[Path], size: int, keep: bool) -> dict[Path, Tensor |
 
 
 def _some(root: Path, paths: list[Path]) -> str:
-    shown = ", ".join(str(path.relative_to(root)) for path in paths[:3])
-    return f"{shown} and {len(paths) - 3} more" if len(paths) > 3 else shown
+    return some([str(path.relative_to(root)) for path in paths])
 
 
 def _first_line(error: Exception) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from durm.report.words import bounds, decimals, p_value, plain, signed
+from durm.report.words import attack_and_surface, bounds, decimals, p_value, plain, signed
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,7 @@ def robustness_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> 
     rows = []
     for entry in setting["robustness"]:
         comparisons = {comparison["arm"]: comparison for comparison in entry["comparisons"]}
-        attack, _, through = entry["attack"].rpartition("_")
-        names = [_text(attack), _text(through)] if attack else [_text("none"), Cell("")]
+        names = [_text(name) if name else Cell("") for name in attack_and_surface(entry["attack"])]
         for arm in (arm for arm in entry["arms"] if arm["n"]):
             judged = [Cell(""), Cell(""), Cell("baseline" if comparisons else "")]
             if comparison := comparisons.get(arm["arm"]):

@@ -138,17 +138,32 @@ def meaning(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def measured(metric: str) -> str:
     """A metric in words: `robust_pgd_real` is the accuracy under pgd through the real logits."""
-    attack, _, through = metric.removeprefix("robust_").rpartition("_")
-    surfaces = {"real": "the real logits", "full": "all logits"}
-    return f"accuracy under {attack} through {surfaces[through]}" if _is_robust(metric) else metric
+    if not _is_robust(metric):
+        return metric
+    attack, through = attack_and_surface(metric.removeprefix("robust_"))
+    return f"accuracy under {attack} through {_SURFACES[through]}"
+
+
+_SURFACES = {"real": "the real logits", "full": "all logits"}
+
+
+def attack_and_surface(key: str) -> tuple[str, str]:
+    """`pgd` and `real` of `pgd_real`; of `clean`, `none` and nothing."""
+    attack, _, through = key.rpartition("_")
+    return (attack, through) if attack else ("none", "")
 
 
 def _is_robust(metric: str) -> bool:
     return metric.startswith("robust_") and metric.endswith(("_real", "_full"))
 
 
+def is_accuracy(metric: str) -> bool:
+    """Whether it is an accuracy in percent, under an attack or not."""
+    return metric == "accuracy" or _is_robust(metric)
+
+
 def _unit(metric: str) -> str:
-    return "points" if metric == "accuracy" or _is_robust(metric) else ""
+    return "points" if is_accuracy(metric) else ""
 
 
 def place(setting: Mapping[str, Any]) -> str:

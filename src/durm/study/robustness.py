@@ -4,16 +4,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from durm.study.arms import Found, compare_arms, spread, values_of
 from durm.study.spec import Study
 from durm.study.transfer import GRADIENT_ATTACKS, transferred_attack
-from durm.study.verdict import compare_family
 from durm.training.trial import AttackSpec
 
 MASKED = 1.0
 """By how many points an attack that sees no gradients, or not those of the model, must beat those that do."""
 
 
-def robustness(study: Study, arms: Mapping[str, Mapping[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+def robustness(study: Study, arms: Mapping[str, Found]) -> list[dict[str, Any]]:
     """For the clean samples, and for each attack and surface: every arm, and its difference from the baseline.
 
     `arms` are the results of each arm in one setting, by seed.
@@ -21,11 +21,11 @@ def robustness(study: Study, arms: Mapping[str, Mapping[str, dict[str, Any]]]) -
     baseline, *others = study.arm_names
     entries = []
     for key in ["clean", *(key for attack in study.attacks for key in attack.keys)] if study.attacks else []:
-        values = {arm: _values(found, key) for arm, found in arms.items()}
+        values = {arm: values_of(found, f"robust_{key}") for arm, found in arms.items()}
         comparisons = []
         if values[baseline]:  # an attack into dummies has none
-            family, looks = [(arm, baseline) for arm in others], [[str(s) for s in seeds] for seeds in study.looks]
-            comparisons = [c.as_dict() for c in compare_family(family, values, rope=study.rope, looks=looks)]
+            family = [(arm, baseline) for arm in others]
+            comparisons = [comparison.as_dict() for comparison in compare_arms(study, family, values)]
         entries.append(
             {
                 "attack": key,
@@ -36,23 +36,18 @@ def robustness(study: Study, arms: Mapping[str, Mapping[str, dict[str, Any]]]) -
     return entries
 
 
-def _attacked(arm: str, key: str, found: Mapping[str, dict[str, Any]], values: Mapping[str, float]) -> dict[str, Any]:
+def _attacked(arm: str, key: str, found: Found, values: Mapping[str, float]) -> dict[str, Any]:
     attacked = [entry for result in found.values() if (entry := result.get("robustness", {}).get(key))]
     curves = [entry["curve"] for entry in attacked if "curve" in entry]
     return {
-        **{"arm": arm, "n": len(values), "mean": statistics.fmean(values.values()) if values else None},
-        "std": statistics.stdev(values.values()) if len(values) > 1 else None,
+        "arm": arm,
+        **spread(values),
         "into_dummies": statistics.fmean(entry["into_dummies"] for entry in attacked) if attacked else None,
         "curve": [
             [points[0][0], statistics.fmean(value for _, value in points)] for points in zip(*curves, strict=True)
         ],
         "values": dict(values),
     }
-
-
-def _values(found: Mapping[str, dict[str, Any]], key: str) -> dict[str, float]:
-    metric = f"robust_{key}"
-    return {seed: result["metrics"][metric] for seed, result in found.items() if metric in result["metrics"]}
 
 
 def masked(study: Study, settings: Sequence[Mapping[str, Any]]) -> list[str]:

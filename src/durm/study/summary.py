@@ -11,17 +11,16 @@ from typing import Any
 
 from durm._files import write_whole
 from durm._words import counted
+from durm.study.arms import Found, compare_arms, spread, values_of
 from durm.study.robustness import masked, robustness
 from durm.study.spec import ACCURACY, DERIVED, Arm, Study
 from durm.study.store import Store
 from durm.study.transfer import read as read_transfer
-from durm.study.verdict import Comparison, caution, compare_family, smallest_p
+from durm.study.verdict import Comparison, caution, smallest_p
 
 Key = tuple[str, str, str, str, int]
 """data, model, method, arm, seed"""
 Results = Mapping[Key, dict[str, Any]]
-Found = dict[str, dict[str, Any]]
-"""The results of one arm in one setting, by seed."""
 
 
 def read_results(store: Store) -> dict[Key, dict[str, Any]]:
@@ -176,13 +175,11 @@ def _mean(results: Sequence[dict[str, Any]], part: str) -> dict[str, float]:
 
 
 def _compare(study: Study, family: Sequence[tuple[str, str]], results: Mapping[str, Found]) -> list[Comparison]:
-    values = {arm: _values(found, study.metric) for arm, found in results.items()}
-    looks = [[str(seed) for seed in seeds] for seeds in study.looks]
-    return compare_family(family, values, rope=study.rope, looks=looks)
+    return compare_arms(study, family, {arm: values_of(found, study.metric) for arm, found in results.items()})
 
 
 def _arm(name: str, dummies: int | None, found: Found, metric: str) -> dict[str, Any]:
-    values = _values(found, metric)
+    values = values_of(found, metric)
 
     def mean(take: Callable[[dict[str, Any]], float]) -> float | None:
         return statistics.fmean(take(result) for result in found.values()) if found else None
@@ -190,9 +187,7 @@ def _arm(name: str, dummies: int | None, found: Found, metric: str) -> dict[str,
     return {
         "arm": name,
         "dummies": dummies,
-        "n": len(values),
-        "mean": statistics.fmean(values.values()) if values else None,
-        "std": statistics.stdev(values.values()) if len(values) > 1 else None,
+        **spread(values),
         **{
             key: mean(lambda result, key=key: result["metrics"][key])  # type: ignore[misc]
             for key in ("balanced_accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits")
@@ -217,10 +212,6 @@ def _arm(name: str, dummies: int | None, found: Found, metric: str) -> dict[str,
         "parameters": mean(lambda result: result["cost"]["parameters"]),
         "values": values,
     }
-
-
-def _values(found: Found, metric: str) -> dict[str, float]:
-    return {seed: result["metrics"][metric] for seed, result in found.items() if metric in result["metrics"]}
 
 
 def _with_cost(comparison: Comparison, results: Mapping[str, Found]) -> dict[str, Any]:

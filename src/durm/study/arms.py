@@ -1,0 +1,33 @@
+"""The results of an arm in one setting, by seed: their values of a metric, and how arms compare in it."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from durm.study.spec import Study
+from durm.study.verdict import Comparison, compare_family
+
+Found = Mapping[str, dict[str, Any]]
+"""The results of one arm in one setting, by seed."""
+
+
+def values_of(found: Found, metric: str) -> dict[str, float]:
+    """The values of the results that have the metric: an attack into dummies has none without dummies."""
+    return {seed: result["metrics"][metric] for seed, result in found.items() if metric in result["metrics"]}
+
+
+def spread(values: Mapping[str, float]) -> dict[str, Any]:
+    """Number, mean and standard deviation; None where they are not defined."""
+    return {
+        "n": len(values),
+        "mean": statistics.fmean(values.values()) if values else None,
+        "std": statistics.stdev(values.values()) if len(values) > 1 else None,
+    }
+
+
+def compare_arms(
+    study: Study, family: Sequence[tuple[str, str]], values: Mapping[str, Mapping[str, float]]
+) -> list[Comparison]:
+    """Each arm with the one it is paired with, by the study's region of practical equivalence and its looks."""
+    looks = [[str(seed) for seed in seeds] for seeds in study.looks]
+    return compare_family(family, values, rope=study.rope, looks=looks)
