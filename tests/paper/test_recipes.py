@@ -193,3 +193,25 @@ def test_bad_input_is_refused_in_one_line(
     monkeypatch.chdir(tmp_path)
     line = refusal(call("reproduce", *arguments))
     assert all(fragment in line for fragment in fragments), line
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("gradient-variance", {"gradient_variance", "class_variance", "class_accuracy", "training_dummy_mass"}),
+        ("flat-path", {"distance", "gradient_norm"}),
+        ("gradient-fraction", {"dummy_fraction-2", "training_dummy_mass"}),
+    ],
+)
+def test_recipes_of_figures_draw_them(tmp_path: Path, name: str, figures: set[str]) -> None:
+    done = call("reproduce", name, "--scale", "smoke", "--out", str(tmp_path), "-q")
+    assert done.code == 0
+    folder = tmp_path / "cifar10-resnet18"
+    assert {path.stem for path in (folder / "figures").glob("*.png")} == figures
+    assert all((folder / "figures" / f"{figure}.svg").is_file() for figure in figures)
+    assert "What the probes saw" in (folder / "report.html").read_text()
+
+
+def test_the_recipe_of_the_theory_is_what_the_command_theory_gives(tmp_path: Path) -> None:
+    assert call("reproduce", "theory", "--out", str(tmp_path), "--json").code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"theory.json", "theory.csv", "theory.svg", "theory.png"}

@@ -1,4 +1,4 @@
-"""`durm reproduce`: the paper's tables, ours beside theirs."""
+"""`durm reproduce`: the paper's tables and figures, ours beside theirs."""
 
 import sys
 from functools import partial
@@ -12,6 +12,8 @@ from durm.errors import InputError, unknown
 
 LONG = 3600
 """Seconds from which on a run is announced and, on a terminal, asked about."""
+THEORY = "theory"
+"""The one that trains nothing: what `durm theory` computes and draws."""
 
 
 def reproduce(
@@ -48,6 +50,10 @@ def reproduce(
     if recipe is None:
         _list(listing([load_recipe(name) for name in recipe_ids()]), json=json)
         return 0
+    if recipe == THEORY:
+        from durm.cli.theory import theory
+
+        return theory(out=out or Path("runs/reproduce") / THEORY, json=json)
     if scale not in SCALES:
         raise InputError(f"--scale: {unknown('scale', scale, SCALES)}")
     made = load_recipe(recipe)
@@ -135,11 +141,12 @@ def _list(recipes: list[dict[str, Any]], *, json: bool) -> None:
         return
     for recipe in recipes:
         done = ", ".join(f"{scale} {run['done']}/{run['trials']}" for scale, run in recipe["done"].items())
-        tables = ", ".join(map(str, recipe["tables"]))
-        typer.echo(f"{recipe['id']}: {recipe['title']} (tables {tables})")
+        parts = [f"{kind} {', '.join(map(str, recipe[kind]))}" for kind in ("tables", "figures") if recipe[kind]]
+        typer.echo(f"{recipe['id']}: {recipe['title']} ({'; '.join(parts)})")
         typer.echo(f"  needs  {', '.join(recipe['needs'])}")
         typer.echo(f"  rows   {', '.join(recipe['rows'])}")
         typer.echo(f"  run    {done} trials")
+    typer.echo(f"{THEORY}: Theorems 1 and 2 as numbers; it trains nothing (figures 6)")
 
 
 def _duration(seconds: float) -> str:

@@ -42,6 +42,14 @@ def classification_metrics(
     }
 
 
+def class_accuracies(logits: Tensor, targets: Tensor, num_classes: int) -> list[float | None]:
+    """The accuracy of each class, in percent; None for one without samples."""
+    right = (logits[:, :num_classes].argmax(1) == targets).double()
+    found = iter((100 * _by_class(right, targets, num_classes)).tolist())
+    counts = torch.bincount(targets, minlength=num_classes).tolist()
+    return [next(found) if count else None for count in counts]
+
+
 def _by_class(right: Tensor, targets: Tensor, num_classes: int) -> Tensor:
     """The accuracy of each class that has samples."""
     counts = torch.bincount(targets, minlength=num_classes)

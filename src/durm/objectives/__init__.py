@@ -1,5 +1,6 @@
 """What is minimised, one objective to a file."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -27,7 +28,8 @@ class Batch:
 class Problem:
     """What an objective may know: C, the training samples of each class, the seed, the domains, the model, the inputs.
 
-    The rest are settings, which `durm.training.trial.TrainSpec` has under the same names and explains.
+    `look` is called with the logits and targets of every cross-entropy that is taken; it is how probes see them. The
+    rest are settings, which `durm.training.trial.TrainSpec` has under the same names and explains.
 
     Whatever is random about an objective is a function of (seed, purpose, step): then it is the same for every
     arm, and after a resume.
@@ -54,6 +56,7 @@ class Problem:
     domains: int = 0
     model: nn.Module | None = None
     input: InputFormat | None = None
+    look: Callable[[Tensor, Tensor], None] | None = None
 
 
 class Objective(Protocol):
@@ -81,6 +84,8 @@ class WithAttack(Protocol):
 
 def risk(logits: Tensor, targets: Tensor, problem: Problem) -> Tensor:
     """The mean cross-entropy over C + C_d logits, with the label smoothing of the training."""
+    if problem.look is not None:
+        problem.look(logits.detach(), targets)
     return cross_entropy(logits, targets, problem.num_classes, label_smoothing=problem.label_smoothing)
 
 

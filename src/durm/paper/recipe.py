@@ -2,6 +2,7 @@
 
 title: what it is
 tables: [8, 1]              # where the paper's numbers stand, the fullest table first
+figures: [4]                # those that the pages of its rows draw
 choices: [what the paper leaves open, and what we take]
 study: {dummies: [0, 1, 2, 3], train: {…}}        # of all rows, at all scales
 scales:
@@ -57,7 +58,8 @@ class Recipe(Strict):
 
     id: str
     title: str
-    tables: tuple[int, ...]
+    tables: tuple[int, ...] = ()
+    figures: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
     study: dict[str, Any] = Field(default_factory=dict)
     scales: dict[Scale, dict[str, Any]]

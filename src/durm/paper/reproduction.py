@@ -150,6 +150,7 @@ def listing(recipes: list[Recipe]) -> list[dict[str, Any]]:
                 "id": recipe.id,
                 "title": recipe.title,
                 "tables": list(recipe.tables),
+                "figures": list(recipe.figures),
                 "rows": [row.id for row in recipe.rows],
                 "needs": sorted({base_name(row.data) for row in recipe.rows}),
                 "done": {scale: {"trials": total, "done": done} for scale, (done, total) in runs.items()},

@@ -126,28 +126,83 @@ def intervals(setting: Mapping[str, Any], metric: str, rope: float) -> str:
 
 def curves(results: Mapping[str, Sequence[Mapping[str, Any]]], key: str, label: str, name: str) -> str:
     """One quantity over the epochs: for each arm the mean over the seeds, and a band of one standard deviation."""
+    series = {
+        arm: runs_over_epochs(runs, lambda run: [entry[key] for entry in run["curves"]])
+        for arm, runs in results.items()
+    }
+    return over_epochs(series, label, "upper right" if key.endswith("nll") else "lower right").svg(f"{key}{name}")
+
+
+Series = tuple[Sequence[float], np.ndarray]
+"""Epochs, and the values of each seed at them, `(seeds, epochs)`."""
+
+
+def runs_over_epochs(
+    runs: Sequence[Mapping[str, Any]], take: Callable[[Mapping[str, Any]], Sequence[float]]
+) -> Series | None:
+    """What `take` finds in each run at its validations, as far as all of them went; of many epochs only some."""
+    if not runs:
+        return None
+    length = min(len(run["curves"]) for run in runs)
+    every = math.ceil(length / MOST_POINTS)
+    values = np.array([list(take(run))[:length][::-every][::-1] for run in runs], dtype=float)
+    return [entry["epoch"] for entry in runs[0]["curves"][:length][::-every][::-1]], values
+
+
+def over_epochs(
+    series: Mapping[str, Series | None],
+    label: str,
+    corner: str,
+    *,
+    marks: Mapping[str, float] | None = None,
+    whole: bool = False,
+) -> "_Panel":
+    """For each arm the mean over the seeds, and a band of one standard deviation.
+
+    `marks` are epochs that get a dashed line in the colour of the arm. Unless `whole`, a steep beginning is cut off.
+    """
     panel = _Panel()
     late: list[float] = []
-    for index, runs in enumerate(results.values()):
-        if not runs:
+    for index, (arm, found) in enumerate(series.items()):
+        if found is None:
             continue
-        length = min(len(run["curves"]) for run in runs)
-        every = math.ceil(length / MOST_POINTS)
-        values = np.array([[entry[key] for entry in run["curves"][:length][::-every][::-1]] for run in runs])
-        epochs = [entry["epoch"] for entry in runs[0]["curves"][:length][::-every][::-1]]
+        epochs, values = found
         length = len(epochs)
-        mean, std = values.mean(0), values.std(0, ddof=1) if len(runs) > 1 else np.zeros(length)
+        mean, std = values.mean(0), values.std(0, ddof=1) if len(values) > 1 else np.zeros(length)
         band = np.concatenate([mean - std, (mean + std)[::-1]])
         panel.axes.fill([*epochs, *epochs[::-1]], band, color=_colour(index), alpha=0.15, linewidth=0)
         panel.axes.plot(epochs, mean, color=_colour(index), marker="o" if length == 1 else None)
         late += [*(mean - std)[length // 4 :], *(mean + std)[length // 4 :]]
-    if late and max(late) > min(late):  # the first steep quarter would leave no room for the rest
+        if marks and arm in marks:
+            panel.axes.axvline(marks[arm], color=_colour(index), linewidth=0.9, linestyle="--")
+    if late and max(late) > min(late) and not whole:  # the first steep quarter would leave no room for the rest
         margin = 0.1 * (max(late) - min(late))
         panel.axes.set_ylim(min(late) - margin, max(late) + margin)
     panel.x_scale("epoch", integer=True)
     panel.y_scale(label)
-    panel.names(results, "upper right" if key.endswith("nll") else "lower right")
-    return panel.svg(f"{key}{name}")
+    panel.names(series, corner)
+    return panel
+
+
+def by_class(values: Mapping[str, np.ndarray], names: Sequence[str], label: str, corner: str) -> "_Panel":
+    """For each class and arm the mean over the seeds, with a bar of one standard deviation; `(seeds, classes)` each."""
+    shown = [_short(name) for name in names]
+    kept = [place for place in range(len(shown)) if place % math.ceil(len(shown) / MOST_NAMES) == 0]
+    levels = math.ceil((2 + max(map(len, shown))) * len(kept) / CHARACTERS)
+    panel = _Panel(bottom=0.1 + 0.05 * levels)
+    for index, found in enumerate(values.values()):
+        places = np.arange(len(shown)) + 0.12 * (index - (len(values) - 1) / 2)
+        mean, std = found.mean(0), found.std(0, ddof=1) if len(found) > 1 else np.zeros(len(shown))
+        panel.axes.vlines(places, mean - std, mean + std, color=_colour(index), linewidth=1.0, alpha=0.6)
+        panel.axes.plot(places, mean, "o", color=_colour(index), markersize=4)
+    panel.axes.set_xlim(-0.6, len(shown) - 0.4)
+    low, high = panel.axes.get_ylim()
+    room = 0.09 * len(values) * (high - low)  # for the names
+    panel.axes.set_ylim(low - room if "lower" in corner else low, high + room if "upper" in corner else high)
+    panel.x_scale("", {place: shown[place] for place in kept}, levels=levels)
+    panel.y_scale(label)
+    panel.names(values, corner)
+    return panel
 
 
 def radius(setting: Mapping[str, Any]) -> str:
@@ -197,9 +252,13 @@ def beside(panels: Sequence[Callable[["_Panel"], None]], name: str) -> tuple[str
         place = f'<svg x="{width * index:g}" width="{width:g}" height="{height:g}" '
         parts.append(_bare(panel.svg(f"{name}{index}")).replace("<svg ", place, 1))
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * len(parts):g} {height:g}">\n'
+    return f"{svg}{''.join(parts)}</svg>\n", _png(np.concatenate(pixels, axis=1))
+
+
+def _png(pixels: np.ndarray) -> bytes:
     file = io.BytesIO()
-    imsave(file, np.concatenate(pixels, axis=1), format="png", metadata={"Software": ""})
-    return f"{svg}{''.join(parts)}</svg>\n", file.getvalue()
+    imsave(file, pixels, format="png", metadata={"Software": ""})
+    return file.getvalue()
 
 
 def for_page(svg: str) -> str:
@@ -289,6 +348,10 @@ class _Panel:
         canvas.draw()
         colours = np.asarray(canvas.buffer_rgba()) / 255.0
         return colours[..., :3] * colours[..., 3:] + 1 - colours[..., 3:]
+
+    def png(self) -> bytes:
+        """The picture on white, as a file; to be called before `svg`."""
+        return _png(self.pixels())
 
     def svg(self, salt: str) -> str:
         """The picture. The salt keeps the ids of several figures apart."""

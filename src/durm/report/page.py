@@ -1,6 +1,7 @@
 """The page of a study: one file that works offline; beside it the figures and a Markdown version for pull requests."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import yaml
 from markupsafe import Markup
 
 from durm._files import make_folder, write_whole
+from durm._words import counted
 from durm.report import figures, words
+from durm.report.probes import probe_figures
 from durm.report.tables import (
     beside_table,
     domains_tables,
@@ -18,6 +21,7 @@ from durm.report.tables import (
     looks_table,
     null_table,
     overview_table,
+    probes_table,
     robustness_table,
     seeds_table,
     selections_table,
@@ -37,12 +41,16 @@ CLASSES_SHOWN = 30
 def write_report(store: Store, results: Results, summary: Mapping[str, Any]) -> Path:
     """Writes report.html, report.md and figures/ into the study's folder; gives the path of the page."""
     with figures.drawing():
-        drawn = [_draw(store.study, setting, results, summary) for setting in _sections(summary)]
+        found = [_draw(store.study, setting, results, summary) for setting in _sections(summary)]
     make_folder(store.folder / "figures")
-    for index, pictures in enumerate(drawn):
-        for name, svg in pictures.items():
-            prefix = f"{index + 1:03d}-" if len(drawn) > 1 else ""
-            write_whole(store.folder / "figures" / f"{prefix}{name}.svg", svg.encode())
+    for index, pictures in enumerate(found):
+        prefix = f"{index + 1:03d}-" if len(found) > 1 else ""
+        for name, picture in pictures.items():
+            path = store.folder / "figures" / f"{prefix}{name}"
+            write_whole(path.with_name(f"{path.name}.svg"), picture.svg.encode())
+            if picture.png is not None:
+                write_whole(path.with_name(f"{path.name}.png"), picture.png)
+    drawn = [{name: picture.svg for name, picture in pictures.items()} for pictures in found]
     write_whole(store.folder / "report.md", markdown(summary).encode())
     page = store.folder / "report.html"
     write_whole(page, _html(store.study, results, summary, drawn).encode())
@@ -63,6 +71,7 @@ def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: lis
             {
                 "summary": setting,
                 "figures": {name: Markup(figures.for_page(svg)) for name, svg in pictures.items()},
+                "seeds": counted(max((arm["n"] for arm in setting["arms"]), default=0), "seed"),
                 "samples": runs[0]["samples"] if runs else {},
                 "class_names": runs[0]["class_names"][:CLASSES_SHOWN] if runs else [],
                 "num_classes": len(runs[0]["class_names"]) if runs else 0,
@@ -78,7 +87,7 @@ def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: lis
             study_yaml=yaml.safe_dump(study.written(), sort_keys=False, allow_unicode=True),
             open_settings=OPEN_SETTINGS,
             colours={colour: index for index, colour in enumerate(figures.COLOURS)},
-            captions=words.CAPTIONS,
+            caption=words.caption,
         )
     )
 
@@ -88,7 +97,15 @@ def _sections(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*summary["averages"], *summary["settings"]]
 
 
-def _draw(study: Study, setting: Mapping[str, Any], results: Results, summary: Mapping[str, Any]) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Picture:
+    svg: str
+    png: bytes | None = None
+
+
+def _draw(
+    study: Study, setting: Mapping[str, Any], results: Results, summary: Mapping[str, Any]
+) -> dict[str, _Picture]:
     key = tuple(setting["setting"].values())
     runs = {
         arm.name: [result for seed in study.seeds if (result := results.get((*key, arm.name, seed))) is not None]
@@ -103,14 +120,18 @@ def _draw(study: Study, setting: Mapping[str, Any], results: Results, summary: M
     pictures["pairs"] = figures.pairs(setting, metric)
     if any(arm["curve"] for entry in setting["robustness"] for arm in entry["arms"]):
         pictures["radius"] = figures.radius(setting)
-    if not any(runs.values()):
-        return pictures
-    return {
-        **pictures,
-        "val_accuracy": figures.curves(runs, "val_accuracy", "validation accuracy, %", name),
-        "val_nll": figures.curves(runs, "val_nll", "validation loss over the real classes", name),
-        "calibration": figures.calibration(runs, name),
-    }
+    if any(runs.values()):
+        validated = study.validation_metric
+        pictures |= {
+            f"val_{validated}": figures.curves(
+                runs, f"val_{validated}", f"validation {words.measured(validated)}, %", name
+            ),
+            "val_nll": figures.curves(runs, "val_nll", "validation loss over the real classes", name),
+            "calibration": figures.calibration(runs, name),
+        }
+    drawn = {figure: _Picture(svg) for figure, svg in pictures.items()}
+    watched = probe_figures(runs, study.validation_metric, name) if any(runs.values()) else {}
+    return drawn | {figure: _Picture(svg, png) for figure, (svg, png) in watched.items()}
 
 
 def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,6 +154,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
             "null": lambda setting: null_table(setting, summary),
             "robustness": lambda setting: robustness_table(setting, summary),
             "transfer": transfer_table,
+            "probes": probes_table,
             "groups": groups_table,
             "beside": beside_table,
             "seeds": seeds_table,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from durm.report.words import attack_and_surface, bounds, decimals, p_value, plain, signed
+from durm.study.rules import ROPE
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,36 @@ def robustness_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> 
     return Table(headings, rows)
 
 
+def probes_table(setting: Mapping[str, Any]) -> Table:
+    """What the probes saw, as single numbers; no rows without probes."""
+    rows = []
+    for entry in setting["probes"]:
+        comparisons = {comparison["arm"]: comparison for comparison in entry["comparisons"]}
+        for arm in entry["arms"]:
+            if not arm["n"]:
+                continue
+            judged = [Cell(""), Cell(""), Cell("baseline" if arm["arm"] == setting["arms"][0]["arm"] else "")]
+            if comparison := comparisons.get(arm["arm"]):
+                interval = comparison["ci_family"]
+                judged = [
+                    _short_number(comparison["difference"]),
+                    Cell("–") if interval is None else Cell(" … ".join(map(_significant, interval)), interval[0]),
+                    _text(comparison["verdict"]),
+                ]
+            measured = [_count(arm["n"]), _short_number(arm["mean"]), _short_number(arm["std"])]
+            rows.append([_text(entry["label"]), _text(arm["arm"]), *measured, *judged])
+    return Table(["quantity", "arm", "n", "mean", "std", "difference", "interval", "verdict"], rows)
+
+
+def _short_number(value: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(_significant(value), value)
+
+
+def _significant(value: float) -> str:
+    """With three digits, however large or small it is."""
+    return f"{value:.3g}".replace("-", "−")
+
+
 def transfer_table(setting: Mapping[str, Any]) -> Table:
     """What is left of the accuracy on what was made for another model; no rows where it was not measured."""
     rows = [
@@ -191,6 +222,50 @@ def domains_tables(summary: Mapping[str, Any]) -> list[tuple[str, Table]]:
 def _mean_of(setting: Mapping[str, Any], name: str) -> float | None:
     mean: float | None = next(arm["mean"] for arm in setting["arms"] if arm["arm"] == name)
     return mean
+
+
+def class_iou_table(results: Mapping[str, Mapping[str, Mapping[str, float]]], rope: float = ROPE) -> Table:
+    """The IoU of each class of a segmentation: its mean over the seeds for each arm, and differences from the baseline.
+
+    The intervals of all classes and arms hold together, so they are wider than one alone would be. The last row is the
+    mean over the classes.
+
+    Args:
+        results: arm → seed → metrics, among them `iou_NAME` and `miou`; the first arm is the baseline.
+        rope: how finely differences are written.
+    """
+    baseline, *others = results
+    runs = [metrics for seeds in results.values() for metrics in seeds.values()]
+    keys = list(dict.fromkeys(key for metrics in runs for key in metrics if key.startswith("iou_")))
+    rows = _iou_rows(results, keys, rope) + _iou_rows(results, ["miou"] if runs else [], rope)
+    differences = [heading for arm in others for heading in (f"{arm} − {baseline}", "interval")]
+    return Table(["class", *results, *differences], rows)
+
+
+def _iou_rows(
+    results: Mapping[str, Mapping[str, Mapping[str, float]]], keys: Sequence[str], rope: float
+) -> list[list[Cell]]:
+    """A row for each of the metrics, which are compared as one family."""
+    from durm.study.verdict import compare_family  # it needs scipy, which tables alone do not
+
+    baseline, *others = results
+    values: dict[str, Mapping[str, float]] = {
+        f"{arm} {key}": {seed: metrics[key] for seed, metrics in seeds.items() if key in metrics}
+        for arm, seeds in results.items()
+        for key in keys
+    }
+    family = [(f"{arm} {key}", f"{baseline} {key}") for key in keys for arm in others]
+    judged = {comparison.arm: comparison.as_dict() for comparison in compare_family(family, values, rope=rope)}
+    rows = []
+    for key in keys:
+        found = [values[f"{arm} {key}"].values() for arm in results]
+        row = [_text("mean" if key == "miou" else key.removeprefix("iou_"))]
+        row += [_plain(sum(of_arm) / len(of_arm) if of_arm else None) for of_arm in found]
+        for arm in others:
+            difference, interval, _, _ = _judged(judged[f"{arm} {key}"], {"rope": rope})
+            row += [difference, interval]
+        rows.append(row)
+    return rows
 
 
 def selections_table(summary: Mapping[str, Any]) -> Table:

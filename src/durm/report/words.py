@@ -30,8 +30,39 @@ CAPTIONS = {
         "model is exactly as often right as it says; below it, it is too sure of itself. Bins of fewer than 10 "
         "samples are left out."
     ),
+    "gradient_variance": (
+        "The variance, over the samples of an epoch, of the gradient that the logit of a class gets: mean over the "
+        "classes and the seeds, with a band of one standard deviation over the seeds. Dashed: the epoch with the best "
+        "validation, mean over the seeds."
+    ),
+    "class_variance": (
+        "The same class by class, at the epoch with the best validation; mean and standard deviation over the seeds."
+    ),
+    "class_accuracy": "Test accuracy class by class, of the selected weights; mean and standard deviation over seeds.",
+    "gradient_norm": (
+        "The norm of the gradient of the shared weights (all but the dummies' own), added up over the steps; mean and "
+        "standard deviation over the seeds."
+    ),
+    "distance": (
+        "How far the shared weights (all but the dummies' own) have come from where they began, squared; mean and "
+        "standard deviation over the seeds."
+    ),
+    "training_dummy_mass": (
+        "The mean probability on the dummies in training, mean and standard deviation over the seeds. DuRM's effect on "
+        "the gradient fades with it."
+    ),
+    "dummy_fraction": (
+        "How the dummies share their gradient between them: in each run ordered by the last epoch, then mean and "
+        "standard deviation over the seeds. Equals would all be at one over their number."
+    ),
+    "push": "The push term of the gradient, added up over the real classes; mean over samples and seeds.",
 }
 """What a newcomer needs to read a figure."""
+
+
+def caption(figure: str) -> str:
+    """Of the figure of that name; what follows a hyphen tells figures of one kind apart."""
+    return CAPTIONS[figure.partition("-")[0]]
 
 
 def headline(summary: Mapping[str, Any]) -> str:

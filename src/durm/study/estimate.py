@@ -9,14 +9,9 @@ from durm.data.bundle import DataBundle
 from durm.objectives import Batch, WithModule
 from durm.study.store import Store
 from durm.training.feeding import Feed
-from durm.training.loop import (
-    TRAIN_SAMPLES_EVALUATED,
-    build_model,
-    build_objective,
-    load_bundle,
-    threads_and_random_state,
-)
+from durm.training.loop import build_model, build_objective, load_bundle, threads_and_random_state
 from durm.training.schedules import make_optimizer
+from durm.training.tasks import make_task
 from durm.training.trial import Trial
 
 STEPS = 2
@@ -31,18 +26,25 @@ def estimate_seconds(store: Store, data_root: Path | None, workers: int) -> floa
     seconds = {}
     for trial in dict.fromkeys(alike):
         bundle = load_bundle(trial, data_root)
-        augment = "flip" if len(bundle.input.shape) == 3 else "none"  # "none" would normalise all images
-        feed = Feed(bundle.train, bundle.input, augment, trial.train.batch_size, 0)
-        seconds[trial] = seconds_per_sample(trial, bundle, feed) * samples(trial, bundle, feed)
+        seconds[trial] = seconds_of(trial, bundle)
     return sum(seconds[trial] for trial in alike) / min(workers, max(1, len(pending)))
 
 
-def samples(trial: Trial, bundle: DataBundle, feed: Feed) -> float:
+def seconds_of(trial: Trial, bundle: DataBundle) -> float:
+    """Of one trial."""
+    if trial.train.augment == "none" and len(bundle.input.shape) == 3:  # all images would be normalised for a few steps
+        trial = trial.model_copy(update={"train": trial.train.model_copy(update={"augment": "flip"})})
+    task = make_task(trial, bundle, torch.device(trial.device))
+    feed = task.feed()
+    return seconds_per_sample(trial, bundle, feed) * samples(trial, bundle, feed, task.train_samples)
+
+
+def samples(trial: Trial, bundle: DataBundle, feed: Feed, train_samples: int) -> float:
     """How many samples a trial trains on and evaluates, in units of training ones."""
     steps = trial.train.iterations or (trial.train.epochs or 0) * feed.steps_per_epoch
     validations = -(-steps // (trial.train.validate_every or feed.steps_per_epoch))
     validated = len(bundle.val) + (len(bundle.test) if bundle.held_out is not None else 0)
-    evaluated = validations * validated + len(bundle.test) + min(len(bundle.train), TRAIN_SAMPLES_EVALUATED)
+    evaluated = validations * validated + len(bundle.test) + min(len(bundle.train), train_samples)
     return steps * feed.samples_per_step + EVALUATION * evaluated
 
 

@@ -182,6 +182,11 @@ class Study(Conditions):
         return list(product(self.data, self.model, self.method))
 
     @property
+    def validation_metric(self) -> str:
+        """By which epochs and C_d are chosen. Attacks are on the test set alone, so there it is the clean accuracy."""
+        return ACCURACY if self.metric.startswith("robust_") else self.metric
+
+    @property
     def arm_names(self) -> list[str]:
         return [arm.name for arm in self.arms]
 

@@ -12,6 +12,7 @@ from typing import Any
 from durm._files import write_whole
 from durm._words import counted
 from durm.study.arms import Found, compare_arms, spread, values_of
+from durm.study.probes import probed
 from durm.study.robustness import masked, robustness
 from durm.study.spec import ACCURACY, DERIVED, Arm, Study
 from durm.study.store import Store
@@ -118,7 +119,7 @@ def _setting(study: Study, setting: tuple[str, str, str], results: Results) -> d
         return {str(s): result for s in study.seeds if (result := results.get((*setting, arm, s))) is not None}
 
     arms = {arm.name: found(arm.name) for arm in study.arms}
-    chosen = _chosen_on_validation(study.arms, arms)
+    chosen = _chosen_on_validation(study.arms, arms, study.validation_metric)
     derived = {seed: arms[name][seed] for seed, name in chosen.items()}
     null = {arm.name: found(arm.name) for arm in study.null_arms}
     baseline = study.arms[0].name
@@ -133,6 +134,7 @@ def _setting(study: Study, setting: tuple[str, str, str], results: Results) -> d
         "arms": [_arm(arm.name, arm.dummies, arms[arm.name], study.metric) for arm in study.arms],
         "comparisons": judged(*((arm.name, baseline) for arm in study.arms[1:])),
         "robustness": robustness(study, arms),
+        "probes": probed(study, arms, study.validation_metric),
         "derived": {
             "arms": [{**_arm(DERIVED, None, derived, study.metric), "chosen": chosen}] if chosen else [],
             "comparisons": judged((DERIVED, baseline)) if chosen else [],
@@ -225,13 +227,13 @@ def _with_cost(comparison: Comparison, results: Mapping[str, Found]) -> dict[str
     return {**comparison.as_dict(), "cost_ratio": statistics.median(ratios) if ratios else None}
 
 
-def _chosen_on_validation(arms: Sequence[Arm], results: Mapping[str, Found]) -> dict[str, str]:
-    """For each seed that all plain DuRM arms have, the one with the best validation accuracy, the first of equals."""
+def _chosen_on_validation(arms: Sequence[Arm], results: Mapping[str, Found], metric: str) -> dict[str, str]:
+    """For each seed that all plain DuRM arms have, the one that is best on validation, the first of equals."""
     candidates = [arm.name for arm in arms if arm.counts_dummies_only]
     if len(candidates) < 2:
         return {}
     seeds = [seed for seed in results[candidates[0]] if all(seed in results[name] for name in candidates)]
-    return {seed: max(candidates, key=lambda name: results[name][seed]["val"]["accuracy"]) for seed in seeds}
+    return {seed: max(candidates, key=lambda name: results[name][seed]["val"][metric]) for seed in seeds}
 
 
 def _warnings(

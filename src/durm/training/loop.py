@@ -25,22 +25,18 @@ from durm._files import WriteError
 from durm._random import derived_seed, generator
 from durm.averaging import AVERAGERS, Averager, Course, WatchesValidation, copied
 from durm.data.bundle import DataBundle, Samples
-from durm.evaluation.classification import classification_metrics, reliability
 from durm.evaluation.robustness import robustness
-from durm.heads import full_logits, widen
+from durm.heads import widen
 from durm.heads.finding import find_heads
 from durm.objectives import OBJECTIVES, Batch, Objective, Problem, WithAttack, WithModule
-from durm.scores import probabilities
+from durm.probes import Watch, watch
 from durm.training import checkpoint
 from durm.training.engine import Engine, with_engine
-from durm.training.feeding import Feed, evaluation_batches
 from durm.training.method import parse_method
 from durm.training.result import Result, peak_memory, provenance
 from durm.training.schedules import learning_rate, make_optimizer
+from durm.training.tasks import make_task
 from durm.training.trial import TrainSpec, Trial
-
-EVALUATION_BATCH = 256
-TRAIN_SAMPLES_EVALUATED = 10_000
 
 
 class Interrupted(Exception):
@@ -120,7 +116,10 @@ def build_model(trial: Trial, bundle: DataBundle) -> nn.Module:
     return model
 
 
-def build_objective(trial: Trial, bundle: DataBundle, model: nn.Module) -> Objective:
+def build_objective(
+    trial: Trial, bundle: DataBundle, model: nn.Module, look: Callable[[Tensor, Tensor], None] | None = None
+) -> Objective:
+    """What the trial minimises. `look` is called with the logits and targets of every cross-entropy."""
     counts = torch.bincount(bundle.train.labels, minlength=bundle.num_classes).tolist()
     problem = Problem(
         num_classes=bundle.num_classes,
@@ -129,6 +128,7 @@ def build_objective(trial: Trial, bundle: DataBundle, model: nn.Module) -> Objec
         domains=len(bundle.domain_names),
         model=model,
         input=bundle.input,
+        look=look,
         **_settings(Problem, trial.train),
     )
     return OBJECTIVES[parse_method(trial.method)[0]](problem)
@@ -147,34 +147,6 @@ def _disturb_heads(model: nn.Module, num_classes: int, trial: Trial) -> None:
             parameter.add_(torch.randn(parameter.shape, generator=random), alpha=trial.head_noise)
 
 
-@torch.no_grad()
-def predict(
-    model: nn.Module,
-    samples: Samples,
-    bundle: DataBundle,
-    device: torch.device,
-    memory_format: torch.memory_format = torch.preserve_format,
-) -> Tensor:
-    """All C + C_d logits of the samples. The model is left in eval mode."""
-    model.eval()
-    with full_logits(model):
-        batches = evaluation_batches(samples, bundle.input, EVALUATION_BATCH)
-        on_device = (inputs.to(device, memory_format=memory_format) for inputs in batches)
-        return torch.cat([model(inputs).float().cpu() for inputs in on_device])
-
-
-def evaluate(
-    model: nn.Module,
-    samples: Samples,
-    bundle: DataBundle,
-    device: torch.device,
-    memory_format: torch.memory_format = torch.preserve_format,
-) -> dict[str, float]:
-    """The metrics of a model on samples."""
-    logits = predict(model, samples, bundle, device, memory_format)
-    return classification_metrics(logits, samples.labels, bundle.num_classes, bundle.groups)
-
-
 def _run(trial: Trial, surroundings: Surroundings, engine: Engine) -> Result:
     with threads_and_random_state(trial.threads):
         bundle = load_bundle(trial, surroundings.data_root)
@@ -188,7 +160,8 @@ def _run(trial: Trial, surroundings: Surroundings, engine: Engine) -> Result:
 class _Progress:
     """How far a trial has come: all of its state that is not in the model or the optimizer.
 
-    `loss_sum` and `losses` are of the steps since the last validation, `waited` counts the validations since the best.
+    `loss_sum` and `losses` are of the steps since the last validation, `best` is the best value of the task's metric
+    so far, and `waited` counts the validations since.
     """
 
     step: int = 0
@@ -197,7 +170,7 @@ class _Progress:
     seconds: float = 0.0
     curves: list[dict[str, float]] = field(default_factory=list)
     best_epoch: float = 0
-    best_accuracy: float = -1.0
+    best: float = -1.0
     waited: int = 0
 
 
@@ -206,7 +179,12 @@ class _Training:
         self.trial, self.bundle, self.engine, self.surroundings = trial, bundle, engine, surroundings
         spec = trial.train
         self.plain_model = build_model(trial, bundle)
-        self.objective = build_objective(trial, bundle, self.plain_model)
+        self.watch: Watch | None = None
+        if trial.probes:
+            self.watch = watch(self.plain_model, trial.probes, label_smoothing=spec.label_smoothing)
+        self.seen: list[tuple[Tensor, Tensor]] = []
+        look = (lambda *seen: self.seen.append(seen)) if self.watch is not None else None
+        self.objective = build_objective(trial, bundle, self.plain_model, look)
         self.beside: nn.Module | None = None
         lr_scale = 1.0
         if isinstance(self.objective, WithModule):
@@ -215,11 +193,8 @@ class _Training:
         self.model, self.optimizer = engine.setup(
             self.plain_model, lambda model: make_optimizer(spec, model.parameters(), self.beside, lr_scale)
         )
-        augment = spec.augment or bundle.augment
-        self.feed = Feed(
-            bundle.train, bundle.input, augment, spec.batch_size, trial.seed, engine.rank, engine.ranks,
-            surroundings.num_workers,
-        )  # fmt: skip
+        self.task = make_task(trial, bundle, engine.device)
+        self.feed = self.task.feed(engine.rank, engine.ranks, surroundings.num_workers)
         self.steps = spec.iterations or (spec.epochs or 0) * self.feed.steps_per_epoch
         self.epochs = -(-self.steps // self.feed.steps_per_epoch)
         _, averager = parse_method(trial.method)
@@ -273,6 +248,10 @@ class _Training:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.objective.loss(self.model, self._on_device(batch))
         self.engine.backward(loss)
+        if self.watch is not None:
+            logits, targets = (torch.cat(parts) for parts in zip(*self.seen, strict=True))
+            self.seen.clear()
+            self.watch.step(logits, targets)
         if spec.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.plain_model.parameters(), spec.clip_norm)
         self.optimizer.step()
@@ -288,6 +267,8 @@ class _Training:
 
     def _validate(self) -> None:
         progress, step = self.progress, self.progress.step
+        if self.watch is not None:
+            self.watch.epoch()
         val = self._evaluate(self.bundle.val)
         rate = learning_rate(self.trial.train, step - 1, self.steps, self.feed.steps_per_epoch)
         if not math.isfinite(val["nll"]):  # the last step spoiled the weights, and no other loss would show it
@@ -305,8 +286,8 @@ class _Training:
         progress.curves.append(entry)
         progress.loss_sum, progress.losses = 0.0, 0
         progress.waited += 1
-        if val["accuracy"] > progress.best_accuracy:
-            progress.best_accuracy, progress.best_epoch, progress.waited = val["accuracy"], entry["epoch"], 0
+        if (score := val[self.task.metric]) > progress.best:
+            progress.best, progress.best_epoch, progress.waited = score, entry["epoch"], 0
             self.best_state = copied(self.plain_model.state_dict()) if self.keeps_best else None
         if isinstance(self.averager, WatchesValidation):
             self.averager.on_validation(self.plain_model, step, val["nll"])
@@ -315,7 +296,7 @@ class _Training:
         self._save_if_due()
 
     def _evaluate(self, samples: Samples) -> dict[str, float]:
-        return evaluate(self.model, samples, self.bundle, self.engine.device, self.memory_format)
+        return self.task.scores(self.model, samples).metrics
 
     def result(self) -> Result:
         if self.best_state is not None:
@@ -324,13 +305,11 @@ class _Training:
             self.averager.finish(self.plain_model, self._epoch_of_inputs)
         state = self.plain_model.state_dict()
         self._save(finished=True)
-        part = torch.arange(min(len(self.bundle.train), TRAIN_SAMPLES_EVALUATED))
-        device, progress = self.engine.device, self.progress
-        bundle, test = self.bundle, self.bundle.test
-        logits = predict(self.model, test, bundle, device, self.memory_format)
-        metrics = classification_metrics(logits, test.labels, bundle.num_classes, bundle.groups)
+        device, progress, bundle = self.engine.device, self.progress, self.bundle
+        part = torch.arange(min(len(bundle.train), self.task.train_samples))
+        scores = self.task.scores(self.model, bundle.test)
         attacked = self._attacked()
-        metrics |= {f"robust_{key}": found["accuracy"] for key, found in attacked.items()}
+        metrics = scores.metrics | {f"robust_{key}": found["accuracy"] for key, found in attacked.items()}
         return Result(
             trial=self.trial.id,
             metrics=metrics,
@@ -339,11 +318,13 @@ class _Training:
             held_out=bundle.held_out,
             robustness=attacked,
             selections=self._selections(metrics["accuracy"]) if bundle.held_out is not None else {},
-            reliability=reliability(probabilities(logits, bundle.num_classes), test.labels),
-            samples={"train": len(bundle.train), "val": len(bundle.val), "test": len(test)},
+            classes=scores.classes,
+            reliability=scores.reliability,
+            samples={"train": len(bundle.train), "val": len(bundle.val), "test": len(bundle.test)},
             class_names=bundle.class_names,
             selected_epoch=progress.best_epoch if self.keeps_best else progress.curves[-1]["epoch"],
             curves=progress.curves,
+            probes={} if self.watch is None else self.watch.results(),
             cost={
                 "seconds": progress.seconds,
                 "seconds_per_step": progress.seconds / progress.step,
@@ -371,7 +352,7 @@ class _Training:
     def _selections(self, accuracy: float) -> dict[str, float]:
         """The test accuracy under each rule of selecting weights; `accuracy` is that of the average, if any."""
         curves = self.progress.curves
-        best = max(curves, key=lambda entry: entry["val_accuracy"])  # the first of equals
+        best = max(curves, key=lambda entry: entry[f"val_{self.task.metric}"])  # the first of equals
         found = {
             "last": curves[-1]["test_accuracy"],
             "best-val": best["test_accuracy"],
@@ -408,6 +389,7 @@ class _Training:
             "beside": None if finished or self.beside is None else self.beside.state_dict(),
             "progress": vars(self.progress),
             "best_state": None if finished else self.best_state,
+            "watch": None if self.watch is None else self.watch.state_dict(),
             "averager": None if finished or self.averager is None else self.averager.state_dict(),
             "random_state": torch.get_rng_state(),
         }
@@ -430,6 +412,8 @@ class _Training:
             self.optimizer.load_state_dict(state["optimizer"])
         if self.beside is not None and state["beside"] is not None:
             self.beside.load_state_dict(state["beside"])
+        if self.watch is not None:
+            self.watch.load_state_dict(state["watch"])
         self.progress = _Progress(**state["progress"])
         self.best_state = state["best_state"]
         if state["optimizer"] is None:  # it is finished, and the weights are the averaged ones

@@ -23,6 +23,7 @@ class Result(BaseModel):
         train: the same of the training set without augmentation (of the first 10,000 samples, if there are more).
         robustness: for the clean samples, and for each attack and surface, what `durm.evaluation.robustness` says; the
             accuracies also stand in `metrics`, as `robust_pgd_real`.
+        classes: of the test set, values for each class, such as its `accuracy` in percent.
         reliability: of the test set: for each of 15 bins of confidence the number of samples, the sum of their
             confidences and the number of right ones, by which several seeds can be pooled.
         samples: how many samples each part has.
@@ -33,6 +34,7 @@ class Result(BaseModel):
             domain itself (`oracle`, which nobody has in practice), and the `average`, if there is one.
         selected_epoch: the epoch, counted from 1, after which the weights were taken.
         curves: one entry for each validation.
+        probes: what each probe saw, with an entry for each validation (see `durm.probes`).
         cost: seconds of training, seconds per step, steps, passes of attacks in training, peak memory in bytes,
             parameters.
         provenance: versions, device, threads, commit, and a fingerprint of the data.
@@ -44,6 +46,7 @@ class Result(BaseModel):
     val: dict[str, float]
     train: dict[str, float]
     robustness: dict[str, dict[str, Any]] = {}
+    classes: dict[str, list[float | None]] = {}
     reliability: dict[str, list[float]]
     samples: dict[str, int]
     class_names: list[str]
@@ -51,6 +54,7 @@ class Result(BaseModel):
     selections: dict[str, float] = {}
     selected_epoch: float
     curves: list[dict[str, float]]
+    probes: dict[str, dict[str, Any]] = {}
     cost: dict[str, float]
     provenance: dict[str, Any]
     weights_sha256: str

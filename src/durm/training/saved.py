@@ -12,7 +12,8 @@ from durm.data.bundle import DataBundle, Samples
 from durm.errors import InputError
 from durm.evaluation.robustness import robustness, transfer
 from durm.training import checkpoint
-from durm.training.loop import build_model, evaluate, load_bundle
+from durm.training.loop import build_model, load_bundle
+from durm.training.tasks import make_task
 from durm.training.trial import AttackSpec, Trial
 
 
@@ -36,7 +37,8 @@ def load_model(path: Path, data_root: Path | None = None) -> tuple[nn.Module, Tr
 def evaluate_checkpoint(path: Path, *, data: str | None = None, data_root: Path | None = None) -> dict[str, float]:
     """The metrics on the test part of the data that the model was trained on, or of other data of the same format."""
     model, trial, bundle = load_model(path, data_root)
-    return evaluate(model, _test_samples(trial, bundle, data, data_root), bundle, torch.device("cpu"))
+    samples = _test_samples(trial, bundle, data, data_root)
+    return make_task(trial, bundle, torch.device("cpu")).scores(model, samples).metrics
 
 
 def attack_checkpoint(

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from durm.errors import unknown
+
 Positive = Annotated[int, Field(gt=0)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -209,7 +211,7 @@ class Conditions(Strict):
     """What all trials of a study have in common.
 
     `threads` is part of it, because the number of threads changes the order of sums and with it the last bits.
-    `attacks` are run on so many samples of the test set, which are the same for all.
+    `attacks` are run on so many samples of the test set, which are the same for all. `probes` watch the training.
     """
 
     pretrained: bool = False
@@ -222,6 +224,7 @@ class Conditions(Strict):
     threads: Positive = 1
     attacks: tuple[AttackSpec, ...] = ()
     attack_samples: Positive = 1000
+    probes: tuple[str, ...] = ()
 
     @field_validator("attacks")
     @classmethod
@@ -231,6 +234,32 @@ class Conditions(Strict):
             if labels.count(label) > 1:
                 raise ValueError(f"two attacks are called {label!r}: give each a name of its own")
         return attacks
+
+    @field_validator("probes", mode="before")
+    @classmethod
+    def _one_probe_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("probes")
+    @classmethod
+    def _probes_exist(cls, probes: tuple[str, ...]) -> tuple[str, ...]:
+        if probes:
+            from durm.probes import PROBES  # which takes torch
+
+            for name in probes:
+                if name not in PROBES.names():
+                    raise ValueError(str(unknown("probe", name, PROBES.names())))
+            if len(set(probes)) < len(probes):
+                raise ValueError("a probe stands there twice")
+        return probes
+
+    @model_validator(mode="after")
+    def _probes_can_look(self) -> "Conditions":
+        if self.probes and self.devices > 1:
+            raise ValueError("probes and devices exclude each other: a watched training has one device")
+        if self.probes and self.precision == "16-mixed":
+            raise ValueError("probes and precision 16-mixed exclude each other: its gradients are scaled")
+        return self
 
 
 class Trial(Conditions):

@@ -1,0 +1,122 @@
+"""What a study makes of its probes: hand-worked numbers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from durm.report import figures, words
+from durm.report.probes import probe_figures
+from durm.report.tables import probes_table
+from durm.study.probes import marked_epoch
+from durm.study.spec import Study, make_study
+from durm.study.summary import summarize
+from tests.study import synthetic
+
+SEEDS = (0, 1, 2)
+ARMS = {"erm": 0, "durm-2": 2}
+
+
+def study() -> Study:
+    return make_study({"dummies": [0, 2], "seeds": 3, "probes": ["gradient_variance"]}, "a study")
+
+
+def seen(dummies: int, seed: int) -> dict[str, Any]:
+    """Two classes, three epochs of two steps. The best validation is that of the second."""
+    return {
+        "gradient_variance": {
+            "variance": [[9.0, 9.0], [1.0 + seed, 3.0 + dummies], [0.0, 0.0]], "mean": [[0, 0]] * 3, "samples": [4] * 3
+        },
+        "gradient_norm": {
+            "norm": [9.0] * 6, "shared": [6.0, 2.0, 3.0, 1.0, 2.0 + dummies, 4.0 + seed],
+            "cumulative_norm": [18.0, 36.0, 54.0], "cumulative_shared": [8.0, 12.0, 18.0 + dummies + seed],
+        },
+        "distance": {
+            "steps": [0, 2, 4, 6], "shared": [0.0, 1.0, 4.0, 9.0 - dummies], "dummies": [0.0, 0.0, 0.0, 0.5]
+        },
+        "dummy_mass": {"mass": [0.5, 0.2, 0.01 * dummies], "hits": [0, 0, dummies // 2], "samples": [4, 4, 4]},
+        "dummy_gradient": {
+            "fraction": [[0.5, 0.5], [0.4, 0.6], [0.25, 0.75]] if dummies else [[], [], []],
+            "share": [[0.2, 0.2], [0.1, 0.1], [0.01, 0.03]] if dummies else [[], [], []],
+            "sample_fraction": [], "samples": [4] * 3,
+        },
+        "push_pull": {"push": [[1.0, 2.0, 5.0, 5.0]] * 3, "pull": [[0.0] * 4] * 3, "samples": [4] * 3},
+    }  # fmt: skip
+
+
+def results() -> dict[Any, dict[str, Any]]:
+    found = {}
+    for trial in study().trials():
+        curves = [
+            {"epoch": epoch, "step": 2 * epoch, "lr": 0.1, "train_loss": 1.0, "val_accuracy": value, "val_nll": 1.0}
+            for epoch, value in ((1, 50.0), (2, 80.0), (3, 80.0))
+        ]
+        changes = {
+            "probes": seen(trial.dummies, trial.seed), "curves": curves, "class_names": ["a", "b"],
+            "classes": {"accuracy": [90.0, 80.0 + trial.seed]},
+        }  # fmt: skip
+        key = (trial.data, trial.model, trial.method, trial.arm, trial.seed)
+        found[key] = synthetic.result(trial, 90.0, **changes)
+    return found
+
+
+def entries() -> dict[str, dict[str, Any]]:
+    (setting,) = summarize(study(), results())["settings"]
+    return {entry["quantity"]: entry for entry in setting["probes"]}
+
+
+def test_the_marked_epoch_is_the_first_of_the_best() -> None:
+    assert all(marked_epoch(result, "accuracy") == 1 for result in results().values())
+
+
+@pytest.mark.parametrize(
+    ("quantity", "erm", "durm"),
+    [
+        ("gradient_variance", [2.0, 2.5, 3.0], [3.0, 3.5, 4.0]),
+        ("mean_gradient_variance", [11 / 3, 11.5 / 3, 4.0], [4.0, 12.5 / 3, 13 / 3]),
+        ("gradient_norm", [3.0, 19 / 6, 20 / 6], [20 / 6, 21 / 6, 22 / 6]),
+        ("last_gradient_norm", [3.0, 3.5, 4.0], [4.0, 4.5, 5.0]),
+        ("distance", [9.0, 9.0, 9.0], [7.0, 7.0, 7.0]),
+        ("dummy_share", [], [4.0, 4.0, 4.0]),
+        ("dummy_unevenness", [], [1.5, 1.5, 1.5]),
+        ("training_dummy_mass", [0.0, 0.0, 0.0], [2.0, 2.0, 2.0]),
+        ("training_dummy_hits", [0.0, 0.0, 0.0], [25.0, 25.0, 25.0]),
+    ],
+)
+def test_every_quantity_by_hand(quantity: str, erm: list[float], durm: list[float]) -> None:
+    baseline, arm = entries()[quantity]["arms"]
+    assert list(baseline["values"].values()) == pytest.approx(erm)
+    assert list(arm["values"].values()) == pytest.approx(durm)
+
+
+def test_differences_are_larger_or_smaller_and_absent_without_a_baseline() -> None:
+    found = entries()
+    verdicts = {name: [c["verdict"] for c in entry["comparisons"]] for name, entry in found.items()}
+    assert verdicts["distance"] == ["smaller"]
+    assert verdicts["last_gradient_norm"] == ["larger"]
+    assert found["distance"]["comparisons"][0]["ci_family"] == pytest.approx([-2, -2])
+    assert verdicts["dummy_share"] == []
+
+
+def test_table_and_figures_have_all_of_it(tmp_path: Path) -> None:
+    kept = results()
+    (setting,) = summarize(study(), kept)["settings"]
+    rows = probes_table(setting).texts()
+    assert len(rows) == 2 * len(setting["probes"]) - 2  # the baseline has no dummies
+    runs = {arm: [kept[("digits", "cnn", "erm", arm, seed)] for seed in SEEDS] for arm in ARMS}
+    with figures.drawing():
+        drawn = probe_figures(runs, "accuracy", "here")
+    assert set(drawn) == {
+        *("gradient_variance", "class_variance", "class_accuracy", "gradient_norm", "distance"),
+        *("training_dummy_mass", "dummy_fraction-2", "push"),
+    }
+    assert all(png.startswith(b"\x89PNG") and words.caption(name) for name, (_, png) in drawn.items())
+    assert "durm-2" in drawn["distance"][0]
+    assert "largest" in drawn["dummy_fraction-2"][0]
+
+
+def test_without_probes_there_is_nothing_to_tell() -> None:
+    bare = {key: {**result, "probes": {}} for key, result in results().items()}
+    (setting,) = summarize(study(), bare)["settings"]
+    assert setting["probes"] == []
+    assert probes_table(setting).rows == []
