@@ -25,7 +25,8 @@ def list_data(data_root: options.DataRoot = None, json: options.Json = False) ->
     for name in LOADERS.names():
         loader = LOADERS[name]
         found = _is_found(loader, DataOptions(data_root)) if isinstance(loader, Stored) else None
-        rows[f"{name}:PATH" if loader.takes_path else name] = {"about": describe(loader), "found": found}
+        task = getattr(loader, "task", "classification")
+        rows[f"{name}:PATH" if loader.takes_path else name] = {"about": describe(loader), "found": found, "task": task}
     if json:
         print_json(rows)
         return 0
@@ -57,7 +58,8 @@ def check(
 ) -> int:
     """Read a data set and say what is in it: samples, classes, shape, and what was done to it on the way.
 
-    Files that are published are compared with what is known of them: checksums, and how much they hold.
+    Files that are published are compared with what is known of them: checksums, and how much they hold. Of data with
+    masks, the pixels of each class are counted in up to 200 masks.
     """
     from durm import data
     from durm.cli.display import print_json
@@ -79,12 +81,16 @@ def check(
     }
     if bundle.domain_names:
         facts |= _domains(name, settings, bundle)
+    if bundle.task == "segmentation":
+        facts |= _pixels(bundle)
     loader, _ = data.parse(name)
     if isinstance(loader, data.Published):
         facts |= _compared(loader, loader.find(where), bundle)
     if json:
         print_json(facts)
         return 0
+    if bundle.task == "segmentation":
+        facts |= _shares(facts["pixels"], facts["ignored"])
     for key, value in facts.items():
         typer.echo(f"{key}: {_told(value) if key in ('notes', 'domains') else value}")
     return 0
@@ -110,6 +116,29 @@ def _domains(name: str, settings: list[str], bundle: "DataBundle") -> dict[str, 
     if len(settings) > 1:
         facts["notes"] = [f"{name} stands for {', '.join(settings)}, of which the first was read", *bundle.notes]
     return facts
+
+
+def _pixels(bundle: "DataBundle") -> dict[str, Any]:
+    """The pixels of each class, and of none, in some of the training masks."""
+    from durm.data.scene_files import count_pixels
+
+    masks = bundle.train.masks
+    assert masks is not None
+    counts = count_pixels(masks, bundle.num_classes)
+    return {
+        "task": bundle.task,
+        "pixels": dict(zip(bundle.class_names, counts.classes, strict=True)),
+        "ignored": counts.ignored,
+        "counted": f"in {counts.masks:,} of {len(masks):,} training masks",
+    }
+
+
+def _shares(classes: dict[str, int], ignored: int) -> dict[str, str]:
+    """The same in words: shares of the pixels that have a class, and of all."""
+    labelled = sum(classes.values())
+    told = [f"{name} {count:,} ({100 * count / max(1, labelled):.1f} %)" for name, count in classes.items()]
+    share = 100 * ignored / (labelled + ignored)
+    return {"pixels": ", ".join(told), "ignored": f"{ignored:,} ({share:.1f} % of all)"}
 
 
 def _compared(loader: "Published", folder: Path, bundle: "DataBundle") -> dict[str, Any]:

@@ -26,7 +26,8 @@ class DataOptions:
 
     Attributes:
         root: the folder that holds the data sets which must be downloaded; None is `data` in the working folder.
-        image_size: the side in pixels to which images are brought; None keeps images that are all of one size.
+        image_size: the side in pixels to which images are brought (images with masks: the shorter side); None keeps
+            images that are all of one size, and images with masks.
         skip_bad: leave out files that cannot be read, instead of stopping at them.
         tokenizer: of Hugging Face, by which text is cut into the tokens of a pretrained model.
     """
@@ -38,7 +39,10 @@ class DataOptions:
 
 
 class Loader(Protocol):
-    """Loads one family of data sets. Its docstring's first line is what `durm data list` says of it."""
+    """Loads one family of data sets. Its docstring's first line is what `durm data list` says of it.
+
+    It is for classification, unless it has an attribute `task` that says otherwise.
+    """
 
     __doc__: str | None
     takes_path: bool
@@ -199,6 +203,13 @@ def base_name(name: str) -> str:
     """The data set that a name stands on: `cifar10` of `longtail:100:cifar10`."""
     family, _, path = name.partition(":")
     return base_name(path.partition(":")[2]) if family in ("longtail", "subset") else family
+
+
+def task_of(name: str) -> str:
+    """What the data set is for: `classification` or `segmentation`. Nothing is read."""
+    family = base_name(name)
+    task: str = getattr(LOADERS[family], "task", "classification") if family else "classification"
+    return task
 
 
 def parse(name: str) -> tuple[Loader, str]:

@@ -13,6 +13,9 @@ from durm.errors import InputError
 PADDING = 0
 """The token id that fills a text up."""
 
+IGNORED = 255
+"""The mask value of pixels that do not count."""
+
 
 class Files(Protocol):
     """Inputs that are too large for memory, read one at a time: `files[i]` is the raw tensor of sample i.
@@ -32,18 +35,24 @@ class Samples:
     """Labelled samples: `inputs` of shape (N, …), or files that are read one by one; `labels` of shape (N,).
 
     `domains`, of shape (N,), numbers the domain of each sample, where the data have domains.
+
+    Segmentation has the labels of the pixels in `masks`: `masks[i]` is uint8 of shape (H, W), as large as `inputs[i]`,
+    uint8 of shape (3, H, W), and IGNORED where there is no label. Sizes may differ between samples; `labels` are 0.
     """
 
     inputs: Tensor | Files
     labels: Tensor
     domains: Tensor | None = None
+    masks: Files | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def subset(self, indices: Tensor) -> "Samples":
         inputs = self.inputs[indices] if isinstance(self.inputs, Tensor) else FileSubset(self.inputs, indices.tolist())
-        return Samples(inputs, self.labels[indices], None if self.domains is None else self.domains[indices])
+        domains = None if self.domains is None else self.domains[indices]
+        masks = None if self.masks is None else FileSubset(self.masks, indices.tolist())
+        return Samples(inputs, self.labels[indices], domains, masks)
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,8 @@ class DataBundle:
     to it on the way (a split that was made, files that were left out); `fingerprint` tells two versions of it apart.
     `groups` names sets of classes whose accuracy is reported apart, such as the tail of a long-tailed set. For domain
     generalization `domain_names` are the training domains, which `train.domains` and `val.domains` number; the test set
-    is then the domain `held_out`.
+    is then the domain `held_out`. For segmentation `palette` has a colour for each class, and `mask_ids` the number of
+    each in mask files, as the benchmark's server expects it; `input.shape` is that of the first training image.
     """
 
     train: Samples
@@ -127,12 +137,14 @@ class DataBundle:
     num_classes: int
     class_names: list[str]
     input: InputFormat
-    task: Literal["classification"] = "classification"
+    task: Literal["classification", "segmentation"] = "classification"
     augment: str = "none"
     notes: list[str] = field(default_factory=list)
     groups: dict[str, list[int]] = field(default_factory=dict)
     domain_names: list[str] = field(default_factory=list)
     held_out: str | None = None
+    palette: list[tuple[int, int, int]] = field(default_factory=list)
+    mask_ids: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.train.domains is not None:
@@ -143,7 +155,7 @@ class DataBundle:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the labels of all parts, of their domains, and of inputs that are in memory."""
+        """A hash of the labels of all parts, of their domains, and of inputs in memory; of scenes, of their keys."""
         digest = hashlib.sha256()
         for part in (self.train, self.val, self.test):
             digest.update(part.labels.numpy().tobytes())
@@ -151,6 +163,9 @@ class DataBundle:
                 digest.update(part.domains.numpy().tobytes())
             if isinstance(part.inputs, Tensor):
                 digest.update(part.inputs.contiguous().numpy().tobytes())
+            if part.masks is not None:
+                for key in sample_keys(part):
+                    digest.update(key)
         return digest.hexdigest()[:16]
 
 
@@ -180,25 +195,30 @@ def joined(*parts: Samples) -> Samples:
     tensors = [part.inputs for part in parts if isinstance(part.inputs, Tensor)]
     files = [part.inputs for part in parts if not isinstance(part.inputs, Tensor)]
     domains = [part.domains for part in parts if part.domains is not None]
+    masks = [part.masks for part in parts if part.masks is not None]
     assert len(parts) in (len(tensors), len(files))
-    assert len(domains) in (0, len(parts))
+    assert {len(domains), len(masks)} <= {0, len(parts)}
     return Samples(
         torch.cat(tensors) if tensors else JoinedFiles(tuple(files)),
         torch.cat([part.labels for part in parts]),
         torch.cat(domains) if domains else None,
+        JoinedFiles(tuple(masks)) if masks else None,
     )
 
 
 def sample_keys(samples: Samples) -> list[bytes]:
     """What tells the samples apart on every machine: a hash of those in memory, the keys of files.
 
-    Before it stands the domain, if there is one: files of two domains often have the same name.
+    Before it stands the domain, if there is one: files of two domains often have the same name. After it stands the key
+    of the mask, if there is one.
     """
     inputs = samples.inputs
     if isinstance(inputs, Tensor):
         keys = [hashlib.sha256(row.tobytes()).digest() for row in inputs.contiguous().flatten(1).numpy()]
     else:
         keys = [inputs.key(index) for index in range(len(inputs))]
+    if samples.masks is not None:
+        keys = [key + b" " + samples.masks.key(index) for index, key in enumerate(keys)]
     if samples.domains is None:
         return keys
     return [f"{domain}/".encode() + key for domain, key in zip(samples.domains.tolist(), keys, strict=True)]
@@ -207,15 +227,16 @@ def sample_keys(samples: Samples) -> list[bytes]:
 def split_parts(parts: dict[str, Samples], seed: int, things: str) -> tuple[dict[str, Samples], list[str]]:
     """Training, validation and test parts of what a user gave, and notes of what was split off by seed."""
     parts, notes = dict(parts), []
+    of_each_class = "" if parts["train"].masks is not None else " of each class"
     if "test" not in parts and "val" in parts:
         parts["test"] = parts.pop("val")
         notes.append("there is no test/: val/ is the test set")
     if "test" not in parts:
         parts["train"], parts["test"] = split_by_seed(parts["train"], 0.2, seed, "test")
-        notes.append("20 % of each class are the test set, by seed")
+        notes.append(f"20 %{of_each_class or f' of the {things}'} are the test set, by seed")
     if "val" not in parts:
         parts["train"], parts["val"] = split_by_seed(parts["train"], 0.1, seed, "val")
-        notes.append(f"10 % of the training {things} of each class are the validation set, by seed")
+        notes.append(f"10 % of the training {things}{of_each_class} are the validation set, by seed")
     return parts, notes
 
 

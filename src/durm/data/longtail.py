@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from durm._random import generator
-from durm.data import LOADERS, DataOptions, load
+from durm.data import LOADERS, DataOptions, load, task_of
 from durm.data.bundle import DataBundle, Samples, joined, sample_keys
 from durm.errors import InputError
 
@@ -35,6 +35,8 @@ class LongTail:
             ratio = math.nan
         if not ratio >= 1 or math.isinf(ratio) or not name:
             raise InputError(f"data 'longtail:{path}': expected longtail:RATIO:NAME, such as longtail:100:cifar10")
+        if task_of(name) == "segmentation":
+            raise InputError(f"data 'longtail:{path}': an image of {name} has many classes, and no tail can be cut off")
         return long_tailed(load(name, seed=seed, options=options), ratio)
 
 

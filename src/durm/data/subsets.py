@@ -2,6 +2,7 @@
 
 What is drawn depends on `draw` alone and on no trial's seed, so that all arms and seeds see the same subset; several
 draws tell the effect of the method from the luck of the subset. Fewer classes are also fewer outputs and test samples.
+Of segmentation data `samples` counts images, and there is no subset of the classes, because each image has many.
 """
 
 from dataclasses import replace
@@ -34,6 +35,8 @@ def subset(
     bundle: DataBundle, *, seed: int, samples: int | None = None, classes: int | None = None, draw: int = 0
 ) -> DataBundle:
     """`samples` training samples of each of `classes` classes; validation is a tenth of them, by seed."""
+    if bundle.task == "segmentation":
+        return _scenes(bundle, seed, samples, classes, draw)
     every = joined(bundle.train, bundle.val)
     every = every.subset(content_order(every))
     kept = sorted(_drawn(bundle.num_classes, classes, draw, "classes").tolist())
@@ -58,6 +61,23 @@ def subset(
         train, val, _relabelled(test, kept), len(kept), names, bundle.input,
         augment=bundle.augment, notes=notes, domain_names=bundle.domain_names, held_out=bundle.held_out,
     )  # fmt: skip
+
+
+def _scenes(bundle: DataBundle, seed: int, samples: int | None, classes: int | None, draw: int) -> DataBundle:
+    """So many images for training; validation is a tenth of them, by seed."""
+    if classes is not None:
+        raise InputError(f"a subset of {classes} classes: an image of segmentation data has many; give samples only")
+    every = joined(bundle.train, bundle.val)
+    every = every.subset(content_order(every))
+    if samples is not None and samples > len(every):
+        raise InputError(f"a subset of {samples} images: the data have {len(every)} for training")
+    learn = every.subset(_drawn(len(every), samples, draw, "samples").sort().values)
+    train, val = split_by_seed(learn, 0.1, seed, "val")
+    notes = [
+        f"{len(learn):,} of {len(every):,} training images, draw {draw}, sha256 {fingerprint(learn)}",
+        "10 % of them are the validation set, by seed",
+    ]
+    return replace(bundle, train=train, val=val, notes=notes)
 
 
 def _drawn(count: int, wanted: int | None, draw: int, *purpose: str | int) -> torch.Tensor:
