@@ -11,7 +11,7 @@ def models(
     pattern: Annotated[str, typer.Argument(help="A part of a name, or a pattern with * and ?.")] = "",
     json: options.Json = False,
 ) -> int:
-    """List the models that can be named: cnn, mlp and those of timm."""
+    """List the models that can be named: cnn, mlp, those of timm and segmentation models, as `durm models unet`."""
     from durm.cli.display import print_json
     from durm.errors import unknown
     from durm.models import names

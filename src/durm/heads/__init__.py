@@ -7,6 +7,8 @@ A widened layer is the layer it was, with C_d more rows in its parameters and a 
   and the values equal those of the C-class layer bit for bit.
 
 Nothing else about the model changes: not its other modules, its hooks, its `state_dict` keys, its device or its dtype.
+
+A head that is more than a layer says itself how it is widened: see `durm.heads.own.WidensItself`.
 """
 
 from collections import OrderedDict
@@ -21,9 +23,28 @@ from torch import nn
 from durm._checks import whole_number
 from durm._random import generator
 from durm.heads.finding import Head, find_heads
-from durm.heads.layer import NOTE, Layer, Widened, make_narrow, make_widened, widened_layers, width
+from durm.heads.layer import (
+    NOTE,
+    STAYS,
+    Widened,
+    WidenedLayer,
+    class_parameters,
+    make_narrow,
+    make_widened,
+    widened_layers,
+    width,
+)
 from durm.heads.optimizer import check_optimizer, swap
-from durm.heads.refusals import allow_labels, check_layer, check_model, is_sharded, refuse_labels
+from durm.heads.own import widens_itself
+from durm.heads.refusals import (
+    allow_labels,
+    check_head,
+    check_model,
+    check_narrow,
+    is_sharded,
+    refuse_labels,
+    stays_wide,
+)
 from durm.heads.rows import draw, grown
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -48,7 +69,7 @@ def widen(
     Widen before the optimizer, DDP or FSDP are made, or pass the optimizer.
 
     Args:
-        model: any PyTorch classifier; one whose head is a Linear or Conv layer, or ends in one.
+        model: any PyTorch classifier; one whose head is a Linear or Conv layer, or ends in one, or widens itself.
         dummies: C_d, how many. 0 leaves the model as it is.
         head: what to widen: a dotted name, a module, or a list of them. Left out, it is found: in timm, torchvision,
             Hugging Face and segmentation_models_pytorch models, and in plain modules as the last layer. Distilled,
@@ -79,14 +100,14 @@ def widen(
     if num_classes is not None:
         num_classes = whole_number("num_classes", num_classes, minimum=2)
     check_model(model)
-    layers = find_heads(model, head, num_classes)
-    for name, layer in layers.items():
-        check_layer(model, name, layer)
+    heads = find_heads(model, head, num_classes)
+    for name, module in heads.items():
+        check_head(model, name, module)
     if optimizer is not None:
-        check_optimizer(optimizer, layers)
+        check_optimizer(optimizer, heads)
     if dummies:
-        for name, layer in layers.items():
-            _widen_layer(name, layer, dummies, seed, optimizer)
+        for name, module in heads.items():
+            _widen_head(name, module, dummies, seed, optimizer)
         refuse_labels(model)
     return model
 
@@ -96,12 +117,17 @@ def narrow(model: Model) -> Model:
 
     The outputs equal those of the widened model in eval mode bit for bit. A model without dummies is left as it is.
 
+    Raises:
+        ValueError: if it is sharded, or if its head widens itself, whose real logits depend on the dummies.
+
     Example:
         >>> model = narrow(widen(nn.Linear(8, 3), dummies=2))
         >>> model
         Linear(in_features=8, out_features=3, bias=True)
     """
+    check_narrow(model)
     for layer in widened_layers(model):
+        assert isinstance(layer, WidenedLayer)
         if is_sharded(layer.weight):
             raise ValueError("cannot narrow a sharded model: narrow its full state dict with durm.narrow_state_dict")
         for key, parameter in list(layer.named_parameters(recurse=False)):
@@ -133,6 +159,8 @@ def narrow_state_dict(
     notes: dict[str, dict[str, Any]] = getattr(state, "_metadata", {})
     if num_classes is not None:
         num_classes = whole_number("num_classes", num_classes, minimum=2)
+    if wide := [name for name, note in notes.items() if STAYS in note]:
+        raise stays_wide(wide[0])
     if head is None:
         if not notes:
             raise ValueError("this state dict does not say which layers were widened: pass head=… and num_classes=…")
@@ -225,15 +253,27 @@ def pad_to_multiple(
     return widen(model, missing.pop(), head=head, num_classes=num_classes, optimizer=optimizer, seed=seed)
 
 
-def _widen_layer(name: str, layer: Layer, dummies: int, seed: int, optimizer: torch.optim.Optimizer | None) -> None:
-    bound = layer.weight[0].numel() ** -0.5
-    for key, old in list(layer.named_parameters(recurse=False)):
-        rows = draw(old.detach(), dummies, bound, generator(seed, "dummies", name, key))
-        new = nn.Parameter(grown(old.detach(), rows), requires_grad=old.requires_grad)
+def _widen_head(name: str, head: nn.Module, dummies: int, seed: int, optimizer: torch.optim.Optimizer | None) -> None:
+    own: Any = head
+    starts = own.class_parameters() if widens_itself(head) else {}
+    for key, old in class_parameters(head).items():
+        real, start = old.detach(), starts.get(key)
+        if start is None:
+            rows = draw(real, dummies, _bound(head, real), generator(seed, "dummies", name, key))
+        else:
+            rows = real.new_full((dummies, *real.shape[1:]), start)
+        new = nn.Parameter(grown(real, rows), requires_grad=old.requires_grad)
         new.__dict__.update(old.__dict__)
         if old.grad is not None:
             new.grad = grown(old.grad, torch.zeros_like(rows))
-        layer.register_parameter(key, new)
+        owner, _, own_key = key.rpartition(".")
+        head.get_submodule(owner).register_parameter(own_key, new)
         if optimizer is not None:
             swap(optimizer, old, new)
-    make_widened(layer, dummies)
+    make_widened(head, dummies)
+
+
+def _bound(head: nn.Module, real: torch.Tensor) -> float:
+    """1 / sqrt(fan_in), of a layer's bias too."""
+    rows = real if widens_itself(head) else head.get_parameter("weight")
+    return float(rows[0].numel() ** -0.5)

@@ -2,7 +2,7 @@
 
 The rules, from the surest to the weakest; the first that applies decides:
 
-1. what the model declares: the classifier names in timm's `pretrained_cfg`;
+1. what the model declares: modules that widen themselves (`own.py`), the classifier names in timm's `pretrained_cfg`;
 2. children with a customary name (`fc`, `classifier`, `segmentation_head`, `aux_classifier`, …), all of them, which
    takes in distilled, auxiliary and multi-branch heads;
 3. the last child that holds a layer, and the children beside it with the same inputs and outputs.
@@ -11,12 +11,13 @@ Each rule names a part of the model, and the rules are applied again inside that
 they leave a doubt it is the user's to settle: a `ValueError` lists the candidates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from torch import nn
 
 from durm.heads.layer import LAYERS, Layer, width
+from durm.heads.own import widens_itself
 
 Head = str | nn.Module | Sequence[str | nn.Module]
 
@@ -32,7 +33,7 @@ _BESIDE = (
 """Distilled and auxiliary heads, which come beside one of the others."""
 
 
-def find_heads(model: nn.Module, head: Head | None, num_classes: int | None) -> dict[str, Layer]:
+def find_heads(model: nn.Module, head: Head | None, num_classes: int | None) -> dict[str, nn.Module]:
     """The layers to widen, by dotted name: those that `head` means or, left out, those that the rules find."""
     if head is None:
         layers = _search(model, "", num_classes)
@@ -53,9 +54,9 @@ def find_heads(model: nn.Module, head: Head | None, num_classes: int | None) -> 
     return {name: layer for name, layer in layers.items() if name == _name_of(model, layer)}
 
 
-def _search(module: nn.Module, prefix: str, num_classes: int | None) -> dict[str, Layer]:
+def _search(module: nn.Module, prefix: str, num_classes: int | None) -> dict[str, nn.Module]:
     """The output layers of `module`, which the model knows as `prefix`, by the three rules."""
-    if isinstance(module, LAYERS):
+    if isinstance(module, LAYERS) or widens_itself(module):
         return {prefix: module}
     named = _declared(module)
     if named is None:
@@ -68,10 +69,12 @@ def _search(module: nn.Module, prefix: str, num_classes: int | None) -> dict[str
 def _declared(module: nn.Module) -> list[str] | None:
     """Rule 1. A declared `head.fc` means `head` where a user has put a layer of his own there."""
     config = getattr(module, "pretrained_cfg", None)
-    if not isinstance(config, dict) or "classifier" not in config:
-        return None
-    names = config["classifier"] or ()
-    found = [part for name in ([names] if isinstance(names, str) else names) if (part := _deepest(module, name))]
+    found = [name for name, part in module.named_modules() if widens_itself(part)]
+    if not found:
+        if not isinstance(config, dict) or "classifier" not in config:
+            return None
+        names = config["classifier"] or ()
+        found = [part for name in ([names] if isinstance(names, str) else names) if (part := _deepest(module, name))]
     covered = {part.split(".")[0] for part in found}
     return found + [name for name, _ in module.named_children() if found and name in _BESIDE and name not in covered]
 
@@ -85,7 +88,7 @@ def _customary(module: nn.Module) -> list[str] | None:
     return None
 
 
-def _last(module: nn.Module, prefix: str, num_classes: int | None) -> dict[str, Layer]:
+def _last(module: nn.Module, prefix: str, num_classes: int | None) -> dict[str, nn.Module]:
     """Rule 3. A child beside the last is a head too if it takes the same inputs and none takes its outputs."""
     children = {name: child for name, child in module.named_children() if _layers(child)}
     if not children:
@@ -114,7 +117,7 @@ def _last(module: nn.Module, prefix: str, num_classes: int | None) -> dict[str, 
 
 def _part(
     module: nn.Module, name: str, num_classes: int | None, *, prefix: str = "", head: str | None = None
-) -> dict[str, Layer]:
+) -> dict[str, nn.Module]:
     """The output layers of the part of `module` that is called `name`."""
     part = module.get_submodule(name)
     found = _search(part, _join(prefix, name), num_classes)
@@ -193,7 +196,7 @@ def _deepest(module: nn.Module, name: str) -> str:
     return ".".join(parts)
 
 
-def _ambiguous(layers: dict[str, Layer]) -> ValueError:
+def _ambiguous(layers: Mapping[str, nn.Module]) -> ValueError:
     return ValueError(f"which of these gives the class logits? {_listing(layers)}. Say it with head=… or num_classes=…")
 
 
@@ -205,7 +208,7 @@ def _candidates(model: nn.Module) -> str:
     return f"{'Its last layers' if len(layers) > len(last) else 'Its layers'}: {_listing(last)}."
 
 
-def _listing(layers: dict[str, Layer]) -> str:
+def _listing(layers: Mapping[str, nn.Module]) -> str:
     return ", ".join(f"{name!r} ({type(layer).__name__}, {width(layer)} outputs)" for name, layer in layers.items())
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from durm.heads.layer import Layer
+from durm.heads.layer import class_parameters
 from durm.heads.rows import grown
 
 
@@ -27,15 +27,16 @@ def _by_row(value: object, parameter: nn.Parameter) -> bool:
     return isinstance(value, Tensor) and value.numel() > 1 and len(value) == len(parameter)
 
 
-def check_optimizer(optimizer: torch.optim.Optimizer, layers: Mapping[str, Layer]) -> None:
+def check_optimizer(optimizer: torch.optim.Optimizer, heads: Mapping[str, nn.Module]) -> None:
     kind = type(optimizer).__name__
     held = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     if isinstance(optimizer, torch.optim.LBFGS) and optimizer.state:
         raise ValueError("optimizer: the history of LBFGS cannot be widened; widen before its first step")
-    for name, layer in layers.items():
-        for key, parameter in layer.named_parameters(prefix=name, recurse=False):
+    for name, head in heads.items():
+        for key, parameter in class_parameters(head).items():
             if parameter.requires_grad and parameter not in held:
-                raise ValueError(f"optimizer: this {kind} does not hold {key!r}; is it another model's?")
+                known_as = f"{name}.{key}" if name else key
+                raise ValueError(f"optimizer: this {kind} does not hold {known_as!r}; is it another model's?")
             for piece, value in optimizer.state.get(parameter, {}).items():
                 known = not isinstance(value, Tensor | list | tuple | dict) or (
                     isinstance(value, Tensor) and (value.numel() <= 1 or len(value) in (1, len(parameter)))

@@ -1,7 +1,7 @@
 """Models by name.
 
 Images: `cnn`, `mlp` and every name of timm. Text: `transformer`, and `hf:NAME` for those of Hugging Face. Sound:
-`lstm`. One's own: `package.module:function`.
+`lstm`. A class for each pixel: the names of `durm.models.segmentation`. One's own: `package.module:function`.
 
 Importing this room also makes torchvision importable beside a CPU-only torch.
 """
@@ -10,13 +10,15 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from durm import _torchvision as _torchvision
 from durm.errors import InputError, unknown
-from durm.models import audio, tiny
+from durm.models import audio, segmentation, tiny
+
+Task = Literal["classification", "segmentation"]
 
 TINY: dict[str, Callable[[int, tuple[int, ...]], nn.Module]] = {"cnn": tiny.cnn, "mlp": tiny.mlp}
 SEQUENCE: dict[str, Callable[[int, tuple[int, ...]], nn.Module]] = {"lstm": audio.lstm}
@@ -30,6 +32,7 @@ def build(
     num_classes: int,
     shape: tuple[int, ...],
     *,
+    task: Task = "classification",
     pretrained: bool = False,
     vocabulary: int | None = None,
     embedding: Tensor | None = None,
@@ -37,12 +40,13 @@ def build(
     """A model with C outputs for samples of that shape. Nothing is downloaded unless `pretrained`.
 
     Of text the samples are token ids, of which there are `vocabulary`. A pretrained `transformer` starts from the
-    `embedding` that came with the data.
+    `embedding` that came with the data. A segmentation model takes images of other sizes than `shape` too, and gives
+    logits (N, C, H, W); one with an auxiliary head gives those and the auxiliary ones in training mode, as a pair.
 
     Raises:
-        InputError: if there is no such model, or it does not take inputs of that shape.
+        InputError: if there is no such model for that task, or it does not take inputs of that shape.
     """
-    check(name, pretrained=pretrained)
+    check(name, pretrained=pretrained, task=task)
     if name == TEXT or name.startswith(HUGGING_FACE):
         return _for_text(name, num_classes, shape, pretrained, vocabulary, embedding)
     if ":" in name:
@@ -50,6 +54,8 @@ def build(
         if not isinstance(model, nn.Module):
             raise InputError(f"model {name!r} gave a {type(model).__name__}; expected a torch.nn.Module")
         return model
+    if task == "segmentation":
+        return segmentation.build(name, num_classes, shape, pretrained=pretrained)
     if vocabulary is not None:
         raise InputError(f"model {name!r} does not take text; use 'transformer' or 'hf:NAME'")
     if name in SEQUENCE:
@@ -61,33 +67,46 @@ def build(
     return TINY[name](num_classes, shape) if name in TINY else _from_timm(name, num_classes, shape, pretrained)
 
 
-def check(name: str, *, pretrained: bool = False) -> None:
-    """Raises an `InputError` if there is no model of that name."""
-    if name.startswith(HUGGING_FACE) and name != HUGGING_FACE:
-        return
-    if ":" in name:
+def check(name: str, *, pretrained: bool = False, task: Task = "classification") -> None:
+    """Raises an `InputError` if there is no model of that name for that task."""
+    hugging_face = name.startswith(HUGGING_FACE) and name != HUGGING_FACE
+    if ":" in name and not hugging_face:
         factory(name)
         return
+    if task == "segmentation":
+        if hugging_face or name in OWN or _in_timm(name):
+            raise InputError(
+                f"model {name!r} gives one class to a whole sample, and the data have one for each pixel; "
+                f"use {segmentation.instead_of(name)!r}"
+            )
+        segmentation.check(name, pretrained=pretrained)
+        return
+    if hugging_face:
+        return
+    if segmentation.is_name(name):
+        raise InputError(
+            f"model {name!r} gives a class to each pixel, and the data have one for the whole sample; "
+            f"use {segmentation.classifier_of(name)!r}"
+        )
     if name in OWN:
         if pretrained and name != TEXT:
             raise InputError(f"model {name!r} has no pretrained weights")
         return
-    import timm
-
-    if not timm.is_model(name):
-        raise unknown("model", name, names())
-    if pretrained and not timm.is_model_pretrained(name):
+    if not _in_timm(name):
+        raise unknown("model", name, _classifiers())
+    if pretrained and not _in_timm(name, pretrained=True):
         raise InputError(f"model {name!r} has no pretrained weights")
 
 
 def names(pattern: str = "") -> list[str]:
-    """The names that `build` knows, those of timm included; `pattern` may hold * and ?."""
+    """The names that `build` knows, those of timm included; `pattern` may hold * and ?.
+
+    Of the segmentation models those with an encoder are listed if the pattern begins with an architecture, as `unet`.
+    """
     from fnmatch import fnmatch
 
-    import timm
-
-    every = [*OWN, *timm.list_models()]
-    return every if not pattern else [name for name in every if fnmatch(name, pattern) or pattern in name]
+    matching = [name for name in _classifiers() if not pattern or pattern in name or fnmatch(name, pattern)]
+    return matching + segmentation.names(pattern)
 
 
 def factory(name: str) -> Callable[..., Any]:
@@ -106,6 +125,18 @@ def factory(name: str) -> Callable[..., Any]:
         hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise InputError(f"model {name!r}: {path!r} has no function {attribute!r}{hint}")
     return made
+
+
+def _in_timm(name: str, *, pretrained: bool = False) -> bool:
+    import timm  # which takes seconds, and tiny models need it not
+
+    return bool(timm.is_model_pretrained(name) if pretrained else timm.is_model(name))
+
+
+def _classifiers() -> list[str]:
+    import timm
+
+    return [*OWN, *timm.list_models()]
 
 
 def _for_text(

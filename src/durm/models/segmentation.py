@@ -1,0 +1,233 @@
+"""Models that give a class to each pixel, by name.
+
+- torchvision's: `fcn_resnet50`, `deeplabv3_resnet101`, `lraspp_mobilenet_v3_large`, …, FCN and DeepLabV3 with their
+  auxiliary head;
+- those of segmentation_models_pytorch, as architecture-encoder: `unet-resnet18`, `segformer-mit_b0`; encoders of timm
+  have `tu-` before their names: `upernet-tu-swin_tiny_patch4_window7_224`;
+- `segmenter-VIT` with a vision transformer of timm: `segmenter-vit_tiny_patch16_224`.
+
+They take images of any size and give logits (N, C, H, W) at that size. Those with an auxiliary head give a pair in
+training mode: the logits, and the auxiliary ones.
+"""
+
+from fnmatch import fnmatch
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from durm.errors import InputError, unknown
+
+TORCHVISION = (
+    *("fcn_resnet50", "fcn_resnet101", "deeplabv3_resnet50", "deeplabv3_resnet101"),
+    *("deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large"),
+)
+SEGMENTER = "segmenter"
+DPT = "dpt"
+TIMM = "tu-"
+"""Before the names of timm's encoders, as segmentation_models_pytorch has it."""
+
+
+class Segmentation(nn.Module):
+    """Images (N, channels, H, W) of any size → logits (N, C, H, W), from a network that takes some sizes only.
+
+    The images are padded on the right and at the bottom, to a `multiple` and to `least` pixels at least, with zeros,
+    which is the mean of normalised pixels. The logits of the padding are cut off.
+    """
+
+    def __init__(self, network: nn.Module, multiple: int = 1, least: int = 1) -> None:
+        super().__init__()
+        self.network = network
+        self.multiple, self.least = multiple, least
+
+    def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
+        height, width = images.shape[-2:]
+        padded = F.pad(images, (0, self._missing(width), 0, self._missing(height)))
+        try:
+            outputs = self.outputs(padded)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise ValueError(
+                "a batch of one image cannot train this network: it pools the image to one value, which batch "
+                "normalisation cannot scale; use batches of 2 or more, and leave out a last one of 1"
+            ) from None
+        if isinstance(outputs, tuple):
+            return tuple(logits[..., :height, :width] for logits in outputs)
+        return outputs[..., :height, :width]
+
+    def outputs(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """The logits of images whose size the network takes."""
+        logits: Tensor = self.network(images)
+        return logits
+
+    def _missing(self, length: int) -> int:
+        return max(-length % self.multiple, self.least - length)
+
+
+class FromTorchvision(Segmentation):
+    """A network of torchvision, whose auxiliary head, if it has one, is computed in training mode alone."""
+
+    def outputs(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
+        network: Any = self.network
+        auxiliary = getattr(network, "aux_classifier", None)
+        if auxiliary is None:
+            logits: Tensor = network(images)["out"]
+            return logits
+        features = network.backbone(images)
+        small = [network.classifier(features["out"])]
+        if self.training:
+            small.append(auxiliary(features["aux"]))
+        large = [F.interpolate(each, images.shape[-2:], mode="bilinear", align_corners=False) for each in small]
+        return tuple(large) if self.training else large[0]
+
+
+def build(name: str, num_classes: int, shape: tuple[int, ...], *, pretrained: bool = False) -> nn.Module:
+    """A segmentation model with C classes for images of that shape. Pretrained means its encoder."""
+    if len(shape) != 3:
+        raise InputError(f"model {name!r} takes images, and the samples have shape {shape}")
+    architecture, _, encoder = name.partition("-")
+    try:
+        if name in TORCHVISION:
+            return _from_torchvision(name, num_classes, shape, pretrained)
+        if architecture == SEGMENTER:
+            return _segmenter(encoder, num_classes, shape, pretrained)
+        return _from_smp(architecture, encoder, num_classes, shape, pretrained)
+    except InputError:
+        raise
+    except (AssertionError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or ["this architecture does not take that encoder"])[0]
+        raise InputError(f"model {name!r} cannot be built for samples of shape {shape}: {reason}") from None
+
+
+def check(name: str, *, pretrained: bool = False) -> None:
+    """Raises an `InputError` if there is no segmentation model of that name, with the closest ones."""
+    architecture, dash, encoder = name.partition("-")
+    if name in TORCHVISION:
+        return
+    if architecture not in architectures():
+        if dash:
+            raise unknown(f"model {name!r}: the architecture", architecture, architectures())
+        raise unknown("segmentation model", name, [*TORCHVISION, *architectures()])
+    if not encoder:
+        raise InputError(f"model {name!r} has no encoder; a whole name would be {_example(architecture)!r}")
+    known = encoders(architecture, of_timm=True)
+    if encoder.partition(".")[0] not in known:  # after the dot timm names one of several pretrained weights
+        kind = "vision transformer" if architecture in (SEGMENTER, DPT) else "encoder"
+        raise unknown(f"model {name!r}: the {kind}", encoder, known)
+    if pretrained and not _has_weights(architecture, encoder):
+        raise InputError(f"model {name!r} has no pretrained encoder")
+
+
+def is_name(name: str) -> bool:
+    """Whether this is the name of a segmentation model, or begins as one."""
+    return name in TORCHVISION or ("-" in name and name.partition("-")[0] in architectures())
+
+
+def names(pattern: str = "") -> list[str]:
+    """The names that `build` knows: torchvision's, and those architectures with encoders that the pattern speaks of.
+
+    There are thousands of the latter. `unet` lists those of U-Net, and encoders of timm are listed when the pattern has
+    their `tu-`.
+    """
+    found = [name for name in TORCHVISION if _matches(name, pattern)]
+    wanted = pattern.partition("-")[0]
+    for architecture in architectures() if wanted else ():
+        if _matches(architecture, wanted):
+            every = encoders(architecture, of_timm=TIMM in pattern)
+            found += [name for each in every if _matches(name := f"{architecture}-{each}", pattern)]
+    return found
+
+
+def instead_of(classifier: str) -> str:
+    """A segmentation model that has the classifier as its encoder, if there is one."""
+    import timm
+
+    if classifier in _smp().encoders.get_encoder_names():
+        return f"unet-{classifier}"
+    if classifier in encoders(SEGMENTER):
+        return f"{SEGMENTER}-{classifier}"
+    return f"unet-{TIMM}{classifier}" if timm.is_model(classifier) else "unet-resnet18"
+
+
+def classifier_of(name: str) -> str:
+    """The classifier that is the encoder of a segmentation model, if timm has it."""
+    import timm
+
+    encoder = name.partition("_")[2] if name in TORCHVISION else name.partition("-")[2].removeprefix(TIMM)
+    return encoder if timm.is_model(encoder) else "resnet18"
+
+
+def architectures() -> list[str]:
+    return [*_smp().MODEL_ARCHITECTURES_MAPPING, SEGMENTER]
+
+
+def encoders(architecture: str, *, of_timm: bool = False) -> list[str]:
+    """The encoders of an architecture, with all of timm's if asked for; not every one goes with each architecture."""
+    import timm
+
+    from durm.models import segmenter
+
+    if architecture == SEGMENTER:
+        return segmenter.encoders()
+    if architecture == DPT:
+        return [f"{TIMM}{name}" for name in segmenter.encoders()]
+    every: list[str] = _smp().encoders.get_encoder_names()
+    return every + [f"{TIMM}{name}" for name in timm.list_models()] if of_timm else every
+
+
+def _example(architecture: str) -> str:
+    encoder = {SEGMENTER: "vit_tiny_patch16_224", DPT: f"{TIMM}vit_small_patch16_224"}.get(architecture, "resnet18")
+    return f"{architecture}-{encoder}"
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return pattern in name or fnmatch(name, pattern)
+
+
+def _has_weights(architecture: str, encoder: str) -> bool:
+    import timm
+
+    if architecture == SEGMENTER or encoder.startswith(TIMM):
+        return bool(timm.is_model_pretrained(encoder.removeprefix(TIMM)))
+    return "imagenet" in _smp().encoders.encoders[encoder]["pretrained_settings"]
+
+
+def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
+    from torchvision.models import segmentation
+
+    if shape[0] != 3:
+        raise InputError(f"model {name!r} takes images with 3 channels, not {shape[0]}; use 'unet-resnet18'")
+    options = {} if name.startswith("lraspp") else {"aux_loss": True}
+    weights = "IMAGENET1K_V1" if pretrained else None
+    made = getattr(segmentation, name)(weights=None, weights_backbone=weights, num_classes=num_classes, **options)
+    return FromTorchvision(made)
+
+
+def _from_smp(architecture: str, encoder: str, num_classes: int, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
+    options: dict[str, Any] = {}
+    if encoder.startswith(f"{TIMM}swin"):
+        options["strict_img_size"] = False  # or it would take 224 pixels alone
+    if architecture == DPT:
+        options["dynamic_img_size"] = True
+    weights: Any = None if not pretrained else True if encoder.startswith(TIMM) else "imagenet"
+    made = _smp().create_model(architecture, encoder, weights, shape[0], num_classes, **options)
+    stride = made.encoder.output_stride
+    if architecture == DPT:  # halves the map of the patches
+        return Segmentation(made, 2 * stride)
+    if architecture == "pan":  # halves its smallest map three times
+        return Segmentation(made, stride, least=8 * stride)
+    return Segmentation(made, stride)
+
+
+def _segmenter(encoder: str, num_classes: int, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
+    from durm.models.segmenter import segmenter
+
+    made = segmenter(encoder, num_classes, shape, pretrained=pretrained)
+    return Segmentation(made, made.patch)
+
+
+def _smp() -> Any:
+    import segmentation_models_pytorch  # type: ignore[import-untyped]
+
+    return segmentation_models_pytorch
