@@ -82,11 +82,13 @@ def compare(
         int, typer.Option(help="Test samples to attack.", rich_help_panel="Attacks", show_default=True)
     ] = 1000,
     metric: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What the verdict is about: accuracy, or under an attack: robust_pgd_real.", rich_help_panel=_VERDICT
+            help="What the verdict is about: accuracy, or under an attack: robust_pgd_real; for scenes miou or macc.",
+            show_default="accuracy, or miou for scenes",
+            rich_help_panel=_VERDICT,
         ),
-    ] = "accuracy",
+    ] = None,
     method: Annotated[
         list[str],
         typer.Option(help=options.METHODS, rich_help_panel="Training", show_default="erm"),
@@ -137,7 +139,7 @@ def compare(
             "arms": arms,
             "attacks": [parse_attack(text) for text in attack or ()],
             "attack_samples": attack_samples,
-            "metric": metric,
+            **options.given(metric=metric),
             "rope": rope,
             "null": null,
             "max_seeds": (max_seeds if max_seeds is not None else DEFAULT_MAX_SEEDS) if until_decided else None,

@@ -67,8 +67,9 @@ class RunningDifference:
 class ProgressDisplay(Display):
     """The same with a bar: it moves with every epoch, so that the time left is known before the first trial is done."""
 
-    def __init__(self, trials: list[Trial], arms: Sequence[str], progress: Any) -> None:
+    def __init__(self, trials: list[Trial], arms: Sequence[str], metric: str, progress: Any) -> None:
         super().__init__(trials)
+        self.metric = metric
         self.progress = progress
         self.task = progress.add_task("", total=len(trials), trials=f"0/{len(trials)} trials", difference="")
         self.shares: dict[str, float] = {}
@@ -82,7 +83,7 @@ class ProgressDisplay(Display):
             self.shares[event["trial"]] = 1.0
             self.finished += 1
             if event["kind"] == "finished":
-                self.difference.add(event["trial"], event["metrics"]["accuracy"])
+                self.difference.add(event["trial"], event["metrics"][self.metric])
         self.progress.update(
             self.task,
             completed=sum(self.shares.values()),
@@ -95,8 +96,8 @@ class ProgressDisplay(Display):
 
 
 @contextmanager
-def show(trials: list[Trial], arms: Sequence[str], *, quiet: bool) -> Iterator[Display]:
-    """A display of those trials, which are to be run, and of what the arms make of them."""
+def show(trials: list[Trial], arms: Sequence[str], metric: str, *, quiet: bool) -> Iterator[Display]:
+    """A display of those trials, which are to be run, and of what the arms make of them in that metric."""
     if quiet or not trials:
         yield Display(trials)
         return
@@ -112,7 +113,7 @@ def show(trials: list[Trial], arms: Sequence[str], *, quiet: bool) -> Iterator[D
         TextColumn("{task.fields[difference]}", style="dim", table_column=wrapped),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield ProgressDisplay(trials, arms, progress)
+        yield ProgressDisplay(trials, arms, metric, progress)
 
 
 def print_verdict(summary: Mapping[str, Any], *, beside: bool = True) -> None:

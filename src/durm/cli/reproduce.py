@@ -106,9 +106,11 @@ def _run(
         store = Store.create(ours.row_folder(row), study)
         if not quiet:
             typer.echo(f"{row.id}: {len(study.trials())} trials", err=True)
-        *_, judged = run_and_judge(store, Execution(count, root), partial(show, arms=study.arm_names, quiet=quiet))
+        *_, judged = run_and_judge(
+            store, Execution(count, root), partial(show, arms=study.arm_names, metric=study.metric, quiet=quiet)
+        )
         if judged.results:
-            write_report(store, judged.results, judged.summary)
+            write_report(store, judged.results, judged.summary, root)
         code = max(code, options.exit_code(judged.outcome, store.folder))
         if judged.outcome.interrupted:
             break

@@ -39,11 +39,13 @@ def judge(spec: Any, out: Path | None, workers: int | None, data_root: Path | No
     store = Store.create(out or Path("runs") / spec.name, spec)
     silent = quiet or json
     for judged in run_and_judge(
-        store, Execution(count, data_root), lambda trials: show(trials, spec.arm_names, quiet=silent)
+        store, Execution(count, data_root), lambda trials: show(trials, spec.arm_names, spec.metric, quiet=silent)
     ):
         if not judged.is_last and not silent:
             typer.echo(f"undecided after {len(judged.store.study.seeds)} seeds; looking further", err=True)
-    page = write_report(judged.store, judged.results, judged.summary) if not judged.outcome.interrupted else None
+    page = None
+    if not judged.outcome.interrupted:
+        page = write_report(judged.store, judged.results, judged.summary, data_root)
     if json:
         print_json({**judged.summary, "failed": judged.outcome.failed})
     else:

@@ -62,7 +62,7 @@ def train(
     check_study(study, data_root)
     store = Store.create(out or Path("runs") / trial.folder_name, study)
     (judged,) = run_and_judge(
-        store, Execution(1, data_root), lambda trials: show(trials, study.arm_names, quiet=quiet or json)
+        store, Execution(1, data_root), lambda trials: show(trials, study.arm_names, study.metric, quiet=quiet or json)
     )
     if json:
         print_json({**judged.summary, "failed": judged.outcome.failed})

@@ -1,9 +1,10 @@
 """What is minimised, one objective to a file."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
 from durm._registry import Registry
@@ -37,6 +38,7 @@ class Problem:
 
     num_classes: int
     label_smoothing: float = 0.0
+    auxiliary: float = 0.4
     mixup_alpha: float = 1.0
     dann_weight: float = 1.0
     dann_lr_scale: float = 1.0
@@ -82,8 +84,16 @@ class WithAttack(Protocol):
     passes: int
 
 
-def risk(logits: Tensor, targets: Tensor, problem: Problem) -> Tensor:
-    """The mean cross-entropy over C + C_d logits, with the label smoothing of the training."""
+def risk(logits: Tensor | tuple[Tensor, ...], targets: Tensor, problem: Problem) -> Tensor:
+    """The mean cross-entropy over C + C_d logits, with the label smoothing of the training.
+
+    A model with auxiliary heads gives their logits after its own: theirs count `auxiliary` times, and nothing looks at
+    them.
+    """
+    if isinstance(logits, tuple):
+        own, *others = logits
+        beside = [risk(other, targets, replace(problem, look=None)) for other in others]
+        return risk(own, targets, problem) + problem.auxiliary * torch.stack(beside).sum()
     if problem.look is not None:
         problem.look(logits.detach(), targets)
     return cross_entropy(logits, targets, problem.num_classes, label_smoothing=problem.label_smoothing)

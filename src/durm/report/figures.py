@@ -24,7 +24,7 @@ from matplotlib.image import imsave
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
-from durm.report.words import attack_and_surface, is_accuracy
+from durm.report.words import attack_and_surface, is_accuracy, is_percentage, measured
 
 INK, FAINT, BAND = "#1a1a1b", "#8c8c8d", "#e4e4e5"
 COLOURS = ("#55565a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#8c564b", "#7f3fbf")
@@ -91,7 +91,9 @@ def pairs(setting: Mapping[str, Any], metric: str) -> str:
     margin = 0.4 if levels == 1 else 0.9
     panel.axes.set_xlim(-margin, max(len(arms) - 1 + margin, 0.4))
     panel.x_scale("", {place: names[place] for place in shown}, levels=levels)
-    panel.y_scale("test accuracy, %" if is_accuracy(metric) else metric)
+    panel.y_scale(
+        f"test {'accuracy' if is_accuracy(metric) else measured(metric)}, %" if is_percentage(metric) else metric
+    )
     return panel.svg(f"pairs{setting['setting']}")
 
 
@@ -118,7 +120,13 @@ def intervals(setting: Mapping[str, Any], metric: str, rope: float) -> str:
                 axes.plot(interval, [index] * 2, color=colour, linewidth=width, solid_capstyle="butt")
         axes.plot(comparison["difference"], index, "o", color=colour, markersize=6)
     axes.set_ylim(len(names) + 0.6, 0.4)
-    unit = "points of accuracy" if is_accuracy(metric) else metric
+    unit = (
+        "points of accuracy"
+        if is_accuracy(metric)
+        else f"points of {measured(metric)}"
+        if is_percentage(metric)
+        else metric
+    )
     panel.x_scale(f"difference from {setting['arms'][0]['arm']}, {unit}")
     panel.y_scale("", names)
     return panel.svg(f"intervals{setting['setting']}")

@@ -16,6 +16,7 @@ from durm.report import figures, words
 from durm.report.probes import probe_figures
 from durm.report.tables import (
     beside_table,
+    class_iou_table,
     domains_tables,
     groups_table,
     looks_table,
@@ -38,13 +39,19 @@ OPEN_SETTINGS = 4
 CLASSES_SHOWN = 30
 
 
-def write_report(store: Store, results: Results, summary: Mapping[str, Any]) -> Path:
-    """Writes report.html, report.md and figures/ into the study's folder; gives the path of the page."""
+def write_report(store: Store, results: Results, summary: Mapping[str, Any], data_root: Path | None = None) -> Path:
+    """Writes report.html, report.md and figures/ into the study's folder; gives the path of the page.
+
+    Scenes that were segmented are pictured if their data are there, in `data_root` if they are published ones.
+    """
+    sections = _sections(summary)
     with figures.drawing():
-        found = [_draw(store.study, setting, results, summary) for setting in _sections(summary)]
+        found = [_draw(store.study, setting, results, summary) for setting in sections]
     make_folder(store.folder / "figures")
-    for index, pictures in enumerate(found):
+    for index, (setting, pictures) in enumerate(zip(sections, found, strict=True)):
         prefix = f"{index + 1:03d}-" if len(found) > 1 else ""
+        if setting["classes"]:
+            pictures |= _scenes(store, setting, data_root, store.folder / "figures" / f"{prefix}scenes.svg")
         for name, picture in pictures.items():
             path = store.folder / "figures" / f"{prefix}{name}"
             write_whole(path.with_name(f"{path.name}.svg"), picture.svg.encode())
@@ -95,6 +102,16 @@ def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: lis
 def _sections(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What has a part of the page to itself: of data with domains the means over these, then every setting."""
     return [*summary["averages"], *summary["settings"]]
+
+
+def _scenes(store: Store, setting: Mapping[str, Any], data_root: Path | None, before: Path) -> "dict[str, _Picture]":
+    """What was segmented; without data or models the picture of before, if there is one."""
+    from durm.report.study_scenes import picture_study
+
+    drawn = picture_study(store, setting, data_root)
+    if drawn is not None:
+        return {"scenes": _Picture(*drawn)}
+    return {"scenes": _Picture(before.read_text())} if before.is_file() else {}
 
 
 @dataclass(frozen=True)
@@ -156,6 +173,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
             "transfer": transfer_table,
             "probes": probes_table,
             "groups": groups_table,
+            "classes": lambda setting: class_iou_table(setting["classes"], summary["rope"]),
             "beside": beside_table,
             "seeds": seeds_table,
             "looks": lambda setting: looks_table(setting, summary),

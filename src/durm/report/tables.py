@@ -102,7 +102,7 @@ def groups_table(setting: Mapping[str, Any]) -> Table:
     """The accuracy of groups of classes, such as the tail of a long-tailed set; no rows where there are none."""
     groups = list(dict.fromkeys(name for arm in setting["arms"] for name in arm["groups"]))
     rows = [
-        [_text(arm["arm"]), _plain(arm["balanced_accuracy"]), *(_plain(arm["groups"].get(name)) for name in groups)]
+        [_text(arm["arm"]), _plain(arm.get("balanced_accuracy")), *(_plain(arm["groups"].get(name)) for name in groups)]
         for arm in setting["arms"]
         if groups
     ]

@@ -23,6 +23,12 @@ CAPTIONS = {
         "Accuracy on the validation set while training: mean over the seeds, with a band of one standard "
         "deviation. The steep beginning may be cut off."
     ),
+    "val_miou": "Mean IoU on the validation set while training: mean and standard deviation over the seeds.",
+    "val_macc": "Mean class accuracy on the validation set while training: mean and standard deviation over the seeds.",
+    "scenes": (
+        "Scenes of the test set, as the models of the first seed see them; ignored pixels are striped. Red: pixels "
+        "whose largest logit of all is a dummy. Last: the probability on the dummies, on a logarithmic scale."
+    ),
     "val_nll": "The loss over the real classes on the validation set, comparable between numbers of dummies.",
     "radius": "What is left of the accuracy as the ball grows within which the attack may change the inputs.",
     "calibration": (
@@ -170,11 +176,12 @@ def meaning(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 def measured(metric: str) -> str:
     """A metric in words: `robust_pgd_real` is the accuracy under pgd through the real logits."""
     if not _is_robust(metric):
-        return metric
+        return _METRICS.get(metric, metric)
     attack, through = attack_and_surface(metric.removeprefix("robust_"))
     return f"accuracy under {attack} through {_SURFACES[through]}"
 
 
+_METRICS = {"miou": "mean IoU", "macc": "mean class accuracy"}
 _SURFACES = {"real": "the real logits", "full": "all logits"}
 
 
@@ -193,8 +200,13 @@ def is_accuracy(metric: str) -> bool:
     return metric == "accuracy" or _is_robust(metric)
 
 
+def is_percentage(metric: str) -> bool:
+    """Whether it is one of ours, which are in percent; who knows what a table of others' runs has."""
+    return is_accuracy(metric) or metric in _METRICS
+
+
 def _unit(metric: str) -> str:
-    return "points" if is_accuracy(metric) else ""
+    return "points" if is_percentage(metric) else ""
 
 
 def place(setting: Mapping[str, Any]) -> str:

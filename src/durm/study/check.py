@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 from durm.study.spec import Study
 
+SMALL_SCENE = 64
+"""The side in pixels of the scenes that a segmentation model is tried on."""
+
 if TYPE_CHECKING:
     from durm.data.bundle import DataBundle
     from durm.training.trial import Trial
@@ -37,14 +40,51 @@ def check_study(study: Study, data_root: Path | None) -> None:
         raise InputError(f"method {averaging[0]!r} averages weights; it does not go with selecting the best ones")
     for trial in {(trial.data, trial.model, trial.method): trial for trial in trials}.values():
         check_precision(trial)
-        models.check(trial.model, pretrained=trial.pretrained)
         bundle = load_bundle(trial, data_root)
+        models.check(trial.model, pretrained=trial.pretrained, task=bundle.task)
         shape = bundle.input.shape
+        if bundle.task == "segmentation":
+            if trial.attacks:
+                raise InputError(f"attacks are on classifiers, and data {trial.data!r} have a label for each pixel")
+            _check_segmentation(trial, bundle)
+            continue
         if trial.attacks and bundle.input.white is None:
             raise InputError(f"attacks need images, and data {trial.data!r} are none: its values have no known range")
         if trial.train.augment not in (None, "none") and len(shape) != 3:
             raise InputError(f"augment {trial.train.augment!r} takes images, and the samples have shape {shape}")
         _check_model(trial, bundle)
+
+
+def _check_segmentation(trial: "Trial", bundle: "DataBundle") -> None:
+    """A step on two small scenes: large ones would take long."""
+    import torch
+
+    from durm.errors import InputError
+    from durm.objectives import Batch
+    from durm.training.loop import build_model, build_objective
+    from durm.training.tasks import make_task
+
+    make_task(trial, bundle, torch.device("cpu")).feed()  # refuses an augmentation that does not fit
+    side = SMALL_SCENE
+    with torch.random.fork_rng():
+        try:
+            model = build_model(trial.model_copy(update={"pretrained": False}), bundle)
+            objective = build_objective(trial, bundle, model)
+            batch = Batch(torch.zeros(2, 3, side, side), torch.zeros(2, side, side, dtype=torch.long))
+            objective.loss(model.train(), batch)
+            with torch.no_grad():
+                logits = model.eval()(batch.inputs)
+        except InputError:
+            raise
+        except Exception as error:  # whatever a model may raise on inputs that are not made for it
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"model {trial.model!r} cannot be trained on scenes: {reason}") from None
+    if tuple(getattr(logits, "shape", ())) != (2, bundle.num_classes, side, side):
+        given = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise InputError(
+            f"model {trial.model!r} gives {given} for scenes of shape (2, 3, {side}, {side}); expected logits of shape "
+            f"(2, {bundle.num_classes}, {side}, {side})"
+        )
 
 
 def _check_model(trial: "Trial", bundle: "DataBundle") -> None:

@@ -8,7 +8,7 @@ import torch
 from durm.data.bundle import DataBundle
 from durm.objectives import Batch, WithModule
 from durm.study.store import Store
-from durm.training.feeding import Feed
+from durm.training.feeding import Feed, SceneFeed
 from durm.training.loop import build_model, build_objective, load_bundle, threads_and_random_state
 from durm.training.schedules import make_optimizer
 from durm.training.tasks import make_task
@@ -39,7 +39,7 @@ def seconds_of(trial: Trial, bundle: DataBundle) -> float:
     return seconds_per_sample(trial, bundle, feed) * samples(trial, bundle, feed, task.train_samples)
 
 
-def samples(trial: Trial, bundle: DataBundle, feed: Feed, train_samples: int) -> float:
+def samples(trial: Trial, bundle: DataBundle, feed: Feed | SceneFeed, train_samples: int) -> float:
     """How many samples a trial trains on and evaluates, in units of training ones."""
     steps = trial.train.iterations or (trial.train.epochs or 0) * feed.steps_per_epoch
     validations = -(-steps // (trial.train.validate_every or feed.steps_per_epoch))
@@ -48,7 +48,7 @@ def samples(trial: Trial, bundle: DataBundle, feed: Feed, train_samples: int) ->
     return steps * feed.samples_per_step + EVALUATION * evaluated
 
 
-def seconds_per_sample(trial: Trial, bundle: DataBundle, feed: Feed) -> float:
+def seconds_per_sample(trial: Trial, bundle: DataBundle, feed: Feed | SceneFeed) -> float:
     """The time of a training step divided by its samples: the faster of two, after one that warms up."""
     device = torch.device(trial.device)
     with threads_and_random_state(trial.threads):

@@ -28,6 +28,8 @@ OVERRIDES = {"dummies", "dummy_seed", "head_noise", *TrainSpec.model_fields}
 DERIVED = "durm-val"
 """The derived arm: of all arms that are plain DuRM, for each seed the one with the best validation accuracy."""
 ACCURACY = "accuracy"
+SEGMENTATION_METRICS = ("miou", "macc", ACCURACY)
+"""What a study of segmentation may be judged by, the usual one first."""
 HEAD_NOISE = 1e-6
 """By how much a null control disturbs the initial head of an arm without dummies."""
 
@@ -85,7 +87,8 @@ class Arm(Strict):
 class Study(Conditions):
     """A validated study. `trials()` lists what it stands for.
 
-    `metric` is what the verdict is about: accuracy, or that under one of the attacks, such as robust_pgd_real.
+    `metric` is what the verdict is about: accuracy, or that under one of the attacks, such as robust_pgd_real; of
+    segmentation miou (the default), macc, or accuracy, which is that of pixels.
     `rope` is half the width of the region of practical equivalence, in the unit of the metric. With `max_seeds` the
     study goes on until every arm is decided: `seeds` are then those of the looks so far. `null` adds the null control.
     """
@@ -135,6 +138,7 @@ class Study(Conditions):
         values = dict(values)
         if "dummies" in values and "arms" in values:
             raise ValueError("dummies and arms exclude each other: dummies is short for arms")
+        values.setdefault("metric", SEGMENTATION_METRICS[0] if _segments(values.get("data")) else ACCURACY)
         if "arms" not in values:
             values["arms"] = arms_of(values.pop("dummies", [0, 1, 2, 3]))
         most = values.get("max_seeds")
@@ -154,7 +158,7 @@ class Study(Conditions):
     @model_validator(mode="after")
     def _metric_is_measured(self) -> "Study":
         keys = [key for attack in self.attacks for key in attack.keys if not key.endswith("_dummy")]
-        known = [ACCURACY, *(f"robust_{key}" for key in keys)]
+        known = [*SEGMENTATION_METRICS] if _segments(self.data) else [ACCURACY, *(f"robust_{key}" for key in keys)]
         if self.metric not in known:
             raise ValueError(f"metric {self.metric!r}: this study measures {', '.join(known)}")
         return self
@@ -232,6 +236,22 @@ class Study(Conditions):
         """The whole spec, with every default in it, as it is written to study.yaml."""
         values = self.model_dump(mode="json") | {"arms": [arm.written() for arm in self.arms]}
         return {key: values[key] for key in sorted(values, key=lambda key: key in Conditions.model_fields)}
+
+
+def _segments(data: Any) -> bool:
+    """Whether the data have a label for each pixel. What is no data at all is told elsewhere."""
+    from durm.data import task_of
+
+    names = [data] if isinstance(data, str) else data if isinstance(data, list | tuple) else []
+    tasks = set()
+    for name in names:
+        try:
+            tasks.add(task_of(name))
+        except (InputError, AttributeError):
+            return False
+    if len(tasks) > 1:
+        raise ValueError("data with labels of samples and data with labels of pixels are two studies")
+    return tasks == {"segmentation"}
 
 
 def arms_of(dummies: Any) -> list[dict[str, Any]]:

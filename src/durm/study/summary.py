@@ -14,7 +14,7 @@ from durm._words import counted
 from durm.study.arms import Found, compare_arms, spread, values_of
 from durm.study.probes import probed
 from durm.study.robustness import masked, robustness
-from durm.study.spec import ACCURACY, DERIVED, Arm, Study
+from durm.study.spec import DERIVED, Arm, Study
 from durm.study.store import Store
 from durm.study.transfer import read as read_transfer
 from durm.study.verdict import Comparison, caution, smallest_p
@@ -134,6 +134,7 @@ def _setting(study: Study, setting: tuple[str, str, str], results: Results) -> d
         "arms": [_arm(arm.name, arm.dummies, arms[arm.name], study.metric) for arm in study.arms],
         "comparisons": judged(*((arm.name, baseline) for arm in study.arms[1:])),
         "robustness": robustness(study, arms),
+        "classes": _classes(arms),
         "probes": probed(study, arms, study.validation_metric),
         "derived": {
             "arms": [{**_arm(DERIVED, None, derived, study.metric), "chosen": chosen}] if chosen else [],
@@ -143,6 +144,20 @@ def _setting(study: Study, setting: tuple[str, str, str], results: Results) -> d
             "arms": [_arm(arm.name, arm.dummies, null[arm.name], study.metric) for arm in study.null_arms],
             "comparisons": judged(*((arm.null().name, arm.name) for arm in study.arms if study.null)),
         },
+    }
+
+
+def _classes(arms: Mapping[str, Found]) -> dict[str, dict[str, dict[str, float]]]:
+    """Of segmentation, for each arm and seed: the mean IoU, and that of each class."""
+    return {
+        arm: {
+            seed: {
+                name: value for name, value in result["metrics"].items() if name == "miou" or name.startswith("iou_")
+            }
+            for seed, result in found.items()
+        }
+        for arm, found in arms.items()
+        if any("miou" in result["metrics"] for result in found.values())
     }
 
 
@@ -193,6 +208,7 @@ def _arm(name: str, dummies: int | None, found: Found, metric: str) -> dict[str,
         **{
             key: mean(lambda result, key=key: result["metrics"][key])  # type: ignore[misc]
             for key in ("balanced_accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits")
+            if all(key in result["metrics"] for result in found.values())
         },
         "groups": {
             key.removeprefix("accuracy_"): mean(lambda result, key=key: result["metrics"][key])  # type: ignore[misc]
@@ -256,10 +272,11 @@ def _warnings(
             f"{counted(pairs, 'pair')} of runs: the smallest p value that so few can give is "
             f"{min(1.0, smallest_p(pairs)):.3g}. Take 6 or more."
         )
-    attacked = study.metric != ACCURACY
+    attacked = study.metric.startswith("robust_")
     tests = {
         data: result["robustness"]["clean"]["samples"] if attacked else result["samples"]["test"]
         for (data, *_), result in results.items()
+        if not result.get("confusion")  # scenes have pixels enough
     }
     coarse = sorted((data for data, count in tests.items() if 100 / count > study.rope), key=lambda data: tests[data])
     if coarse:

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from durm._random import generator
-from durm.data.bundle import Files, InputFormat, Samples
+from durm.data.bundle import IGNORED, Files, InputFormat, Samples
+from durm.data.scenes import SceneAugmentation, scene_batches
 from durm.objectives import Batch
 
 
@@ -158,6 +159,43 @@ class Feed:
         if isinstance(inputs, Tensor):
             return (inputs.index_select(0, indices) for indices in order)
         return iter(streamed(inputs, [indices.tolist() for indices in order], self._workers))
+
+
+NO_TARGET = -100
+"""What stands for an ignored pixel in a batch: the `ignore_index` that every loss of PyTorch has by default."""
+
+
+class SceneFeed:
+    """The training batches of scenes, epoch by epoch: normalised images (B, 3, h, w) and their classes (B, h, w)."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        format: InputFormat,
+        augmentation: SceneAugmentation,
+        batch_size: int,
+        seed: int,
+        rank: int = 0,
+        ranks: int = 1,
+        num_workers: int = 0,
+    ) -> None:
+        self._samples, self._format, self._augmentation = samples, format, augmentation
+        self._batch_size, self._seed = batch_size, seed
+        self._rank, self._ranks, self._workers = rank, ranks, num_workers
+        first = self._order(0)
+        self.steps_per_epoch, self.samples_per_step = len(first), len(first[0])
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from the `start`-th on; of each batch, the part of this rank."""
+        draws = self._augmentation.draws(len(self._samples), self._seed, epoch)
+        order = [part[self._rank :: self._ranks] for part in self._order(epoch)[start:]]
+        drawn = [draws[part] for part in order]
+        for images, masks in scene_batches(self._samples, self._augmentation, order, drawn, self._workers):
+            targets = masks.long()
+            yield Batch(self._format.normalise(images), targets.masked_fill_(targets == IGNORED, NO_TARGET))
+
+    def _order(self, epoch: int) -> list[Tensor]:
+        return epoch_order(len(self._samples), self._batch_size, self._seed, epoch)
 
 
 def evaluation_batches(

@@ -25,6 +25,7 @@ from durm._files import WriteError
 from durm._random import derived_seed, generator
 from durm.averaging import AVERAGERS, Averager, Course, WatchesValidation, copied
 from durm.data.bundle import DataBundle, Samples
+from durm.errors import InputError
 from durm.evaluation.robustness import robustness
 from durm.heads import widen
 from durm.heads.finding import find_heads
@@ -103,6 +104,7 @@ def build_model(trial: Trial, bundle: DataBundle) -> nn.Module:
         trial.model,
         bundle.num_classes,
         bundle.input.shape,
+        task=bundle.task,
         pretrained=trial.pretrained,
         vocabulary=bundle.input.vocabulary,
         embedding=bundle.input.embedding,
@@ -120,6 +122,9 @@ def build_objective(
     trial: Trial, bundle: DataBundle, model: nn.Module, look: Callable[[Tensor, Tensor], None] | None = None
 ) -> Objective:
     """What the trial minimises. `look` is called with the logits and targets of every cross-entropy."""
+    name = parse_method(trial.method)[0]
+    if bundle.task == "segmentation" and name != "erm":
+        raise InputError(f"method {trial.method!r} is for data with one label for each sample, not for each pixel")
     counts = torch.bincount(bundle.train.labels, minlength=bundle.num_classes).tolist()
     problem = Problem(
         num_classes=bundle.num_classes,
@@ -131,7 +136,7 @@ def build_objective(
         look=look,
         **_settings(Problem, trial.train),
     )
-    return OBJECTIVES[parse_method(trial.method)[0]](problem)
+    return OBJECTIVES[name](problem)
 
 
 def _settings(kind: type[Problem] | type[Course], spec: TrainSpec) -> dict[str, Any]:
@@ -319,6 +324,7 @@ class _Training:
             robustness=attacked,
             selections=self._selections(metrics["accuracy"]) if bundle.held_out is not None else {},
             classes=scores.classes,
+            confusion=scores.confusion,
             reliability=scores.reliability,
             samples={"train": len(bundle.train), "val": len(bundle.val), "test": len(bundle.test)},
             class_names=bundle.class_names,

@@ -24,6 +24,8 @@ class Result(BaseModel):
         robustness: for the clean samples, and for each attack and surface, what `durm.evaluation.robustness` says; the
             accuracies also stand in `metrics`, as `robust_pgd_real`.
         classes: of the test set, values for each class, such as its `accuracy` in percent.
+        confusion: of segmentation, for each class (row) how many of its test pixels have each of the C + C_d logits as
+            their largest.
         reliability: of the test set: for each of 15 bins of confidence the number of samples, the sum of their
             confidences and the number of right ones, by which several seeds can be pooled.
         samples: how many samples each part has.
@@ -47,6 +49,7 @@ class Result(BaseModel):
     train: dict[str, float]
     robustness: dict[str, dict[str, Any]] = {}
     classes: dict[str, list[float | None]] = {}
+    confusion: list[list[int]] = []
     reliability: dict[str, list[float]]
     samples: dict[str, int]
     class_names: list[str]

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from durm.data.bundle import DataBundle, Samples
+from durm.data.scenes import SceneAugmentation
+from durm.errors import InputError
 from durm.evaluation.classification import class_accuracies, classification_metrics, reliability
 from durm.heads import full_logits
 from durm.scores import probabilities
-from durm.training.feeding import Feed, evaluation_batches
+from durm.training.feeding import Feed, SceneFeed, evaluation_batches
 from durm.training.trial import Trial
 
 EVALUATION_BATCH = 256
@@ -24,11 +26,14 @@ class Scores:
         metrics: by name.
         reliability: see `durm.evaluation.classification.reliability`.
         classes: by name, a value for each class; None where a class has no samples.
+        confusion: of segmentation, for each class (row) how many of its pixels have each of the C + C_d logits as their
+            largest.
     """
 
     metrics: dict[str, float]
     reliability: dict[str, list[float]]
     classes: dict[str, list[float | None]] = field(default_factory=dict)
+    confusion: list[list[int]] = field(default_factory=list)
 
 
 class Task(Protocol):
@@ -37,7 +42,7 @@ class Task(Protocol):
     metric: str
     train_samples: int
 
-    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> Feed:
+    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> "Feed | SceneFeed":
         """The training batches; of each, the part of this rank."""
 
     def scores(self, model: nn.Module, samples: Samples) -> Scores:
@@ -45,7 +50,8 @@ class Task(Protocol):
 
 
 def make_task(trial: Trial, bundle: DataBundle, device: torch.device) -> Task:
-    return Classification(trial, bundle, device)
+    made: Task = TASKS[bundle.task](trial, bundle, device)
+    return made
 
 
 class Classification:
@@ -81,3 +87,57 @@ class Classification:
             batches = evaluation_batches(samples, self.bundle.input, EVALUATION_BATCH)
             on_device = (inputs.to(self.device, memory_format=self.memory_format) for inputs in batches)
             return torch.cat([model(inputs).float().cpu() for inputs in on_device])
+
+
+class Segmentation:
+    """One label for each pixel."""
+
+    metric = "miou"
+    train_samples = 200
+
+    def __init__(self, trial: Trial, bundle: DataBundle, device: torch.device) -> None:
+        self.trial, self.bundle, self.device = trial, bundle, device
+        self.memory_format = torch.channels_last if trial.train.channels_last else torch.preserve_format
+
+    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> SceneFeed:
+        spec, bundle = self.trial.train, self.bundle
+        return SceneFeed(
+            bundle.train, bundle.input, self.augmentation, spec.batch_size, self.trial.seed, rank, ranks, num_workers
+        )
+
+    @property
+    def augmentation(self) -> SceneAugmentation:
+        """Crops are of the size that the trial names, or of the first training image."""
+        spec, format = self.trial.train, self.bundle.input
+        kind = spec.augment or "scene"
+        if kind not in SCENE_AUGMENTATIONS:
+            raise InputError(f"augment {kind!r} is for whole images with one label; there are {_listed()}")
+        scaled = kind in ("scene", "scene-jitter")
+        red, green, blue = (round(value) for value in format.mean.flatten().tolist())
+        return SceneAugmentation(
+            crop=spec.crop or (format.shape[1], format.shape[2]),
+            scales=spec.scales if scaled else (1.0, 1.0),
+            flip=kind != "none",
+            jitter=kind == "scene-jitter",
+            fill=(red, green, blue),
+        )
+
+    def scores(self, model: nn.Module, samples: Samples) -> Scores:
+        from durm.evaluation.segmentation import evaluate_scenes
+
+        tally = evaluate_scenes(
+            model, samples, self.bundle, self.device,
+            window=self.trial.window, stride=self.trial.window_stride, memory_format=self.memory_format,
+        )  # fmt: skip
+        return Scores(tally.metrics(), tally.reliability, tally.classes, tally.confusion_all.tolist())
+
+
+SCENE_AUGMENTATIONS = ("none", "flip", "scene", "scene-jitter")
+TASKS: dict[str, type[Classification] | type[Segmentation]] = {
+    "classification": Classification,
+    "segmentation": Segmentation,
+}
+
+
+def _listed() -> str:
+    return ", ".join(SCENE_AUGMENTATIONS)

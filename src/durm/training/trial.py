@@ -84,7 +84,11 @@ class TrainSpec(Strict):
         patience: validations without a better accuracy after which training stops; the best weights count then.
         clip_norm: the largest norm of the gradient; null clips nothing.
         channels_last: the memory format of images and convolutions.
-        augment: none, flip, crop-flip, randaugment; null is what suits the data set.
+        augment: none, flip, crop-flip, randaugment; for scenes with masks none, flip, scene (scaled, cropped, flipped)
+            or scene-jitter (colours too); null is what suits the data set.
+        crop: height and width of the crops of scenes; null is the size of the first training image.
+        scales: between which scenes are scaled before they are cropped.
+        auxiliary: the weight of the loss of an auxiliary head.
     """
 
     epochs: Positive | None = None
@@ -126,7 +130,10 @@ class TrainSpec(Strict):
     patience: Positive | None = None
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     channels_last: bool = False
-    augment: Literal["none", "flip", "crop-flip", "randaugment"] | None = None
+    augment: Literal["none", "flip", "crop-flip", "randaugment", "scene", "scene-jitter"] | None = None
+    crop: tuple[Positive, Positive] | None = None
+    scales: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0, allow_inf_nan=False)]] = (0.5, 2.0)
+    auxiliary: NotNegative = 0.4
 
     @model_validator(mode="before")
     @classmethod
@@ -142,6 +149,8 @@ class TrainSpec(Strict):
             raise ValueError("epochs and iterations exclude each other: give one of them")
         if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov needs momentum, which is 0")
+        if self.scales[0] > self.scales[1]:
+            raise ValueError(f"scales {list(self.scales)}: expected the smaller one first")
         return self
 
 
@@ -212,6 +221,8 @@ class Conditions(Strict):
 
     `threads` is part of it, because the number of threads changes the order of sums and with it the last bits.
     `attacks` are run on so many samples of the test set, which are the same for all. `probes` watch the training.
+    Scenes are segmented whole, or through a `window` of that height and width that is moved by `window_stride`, two
+    thirds of it unless it is given.
     """
 
     pretrained: bool = False
@@ -225,6 +236,8 @@ class Conditions(Strict):
     attacks: tuple[AttackSpec, ...] = ()
     attack_samples: Positive = 1000
     probes: tuple[str, ...] = ()
+    window: tuple[Positive, Positive] | None = None
+    window_stride: tuple[Positive, Positive] | None = None
 
     @field_validator("attacks")
     @classmethod
@@ -254,11 +267,13 @@ class Conditions(Strict):
         return probes
 
     @model_validator(mode="after")
-    def _probes_can_look(self) -> "Conditions":
+    def _conditions_go_together(self) -> "Conditions":
         if self.probes and self.devices > 1:
             raise ValueError("probes and devices exclude each other: a watched training has one device")
         if self.probes and self.precision == "16-mixed":
             raise ValueError("probes and precision 16-mixed exclude each other: its gradients are scaled")
+        if self.window_stride is not None and self.window is None:
+            raise ValueError("window_stride goes with window, which is not given")
         return self
 
 
