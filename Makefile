@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 REQUIREMENTS := pyproject.toml constraints.txt
 
-.PHONY: help demo test test-slow lint format docs bench clean
+.PHONY: help demo test test-slow lint format docs claims bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ format: .venv/.dev  ## let ruff rewrite
 docs: .venv/.dev  ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+claims: .venv/.dev  ## judge the paper's claims by results/, into docs/replication.md
+	$(BIN)/durm claims --markdown > docs/replication.md.new && mv docs/replication.md.new docs/replication.md
+
 bench: .venv/.dev  ## the speed measurements, into results/
 	$(BIN)/python benchmarks/overhead.py --out results/overhead.json
 	$(BIN)/python benchmarks/loop.py --out results/loop.json
@@ -38,6 +41,7 @@ bench: .venv/.dev  ## the speed measurements, into results/
 	$(BIN)/python benchmarks/domains.py --out results/domains.json
 	$(BIN)/python benchmarks/probes.py --out results/probes.json
 	$(BIN)/python benchmarks/attacks.py --out results/attacks.json
+	$(BIN)/python benchmarks/curvature.py --out results/curvature.json
 
 clean:  ## remove what the targets made
 	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis

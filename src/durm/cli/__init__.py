@@ -10,7 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from durm import __version__
-from durm.cli import compare, data, evaluate, models, report, reproduce, run, status, theory, train, verdict
+from durm.cli import (
+    claims,
+    compare,
+    data,
+    evaluate,
+    models,
+    probe,
+    report,
+    reproduce,
+    run,
+    status,
+    theory,
+    train,
+    verdict,
+)
 from durm.cli.help import GroupedHelp
 from durm.errors import InputError
 
@@ -25,7 +39,8 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(compare.compare, run.run, status.status, report.report, verdict.verdict),
-    *(reproduce.reproduce, train.train, evaluate.evaluate, models.models, theory.theory),
+    *(reproduce.reproduce, claims.claims, train.train, evaluate.evaluate),
+    *(probe.probe, models.models, theory.theory),
 )
 for command in COMMANDS:
     app.command(command.__name__, cls=GroupedHelp)(command)

@@ -45,6 +45,9 @@ def _panels(runs: Runs, metric: str) -> Iterator[tuple[str, Any]]:
     if "distance" in seen:
         distance = _series(runs, _distances)
         yield "distance", over_epochs(distance, "squared distance from the start", "lower right", whole=True)
+    if "flatness" in seen:
+        top = _series(runs, lambda run: run["probes"]["flatness"]["top_eigenvalue"])
+        yield "top_eigenvalue", over_epochs(top, "largest eigenvalue of the Hessian", "upper right", whole=True)
     with_dummies = {arm: [run for run in found if _dummies(run)] for arm, found in runs.items()}
     if "dummy_mass" in seen:
         mass = _series(with_dummies, lambda run: [100 * mass for mass in run["probes"]["dummy_mass"]["mass"]])

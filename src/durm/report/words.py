@@ -53,6 +53,10 @@ CAPTIONS = {
         "How far the shared weights (all but the dummies' own) have come from where they began, squared; mean and "
         "standard deviation over the seeds."
     ),
+    "top_eigenvalue": (
+        "The largest eigenvalue of the Hessian of the real-class loss over the shared weights, on the same training "
+        "samples each time; mean and standard deviation over the seeds."
+    ),
     "training_dummy_mass": (
         "The mean probability on the dummies in training, mean and standard deviation over the seeds. DuRM's effect on "
         "the gradient fades with it."
@@ -92,7 +96,8 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 def selection(summary: Mapping[str, Any]) -> str:
     """Which weights the numbers are of."""
-    chosen = "the last epoch" if summary["select"] == "last" else "the epoch with the best validation accuracy"
+    best = measured("miou") if any(setting["classes"] for setting in summary["settings"]) else "accuracy"
+    chosen = "the last epoch" if summary["select"] == "last" else f"the epoch with the best validation {best}"
     averaged = any(arm["selections"].get("average") is not None for s in summary["averages"] for arm in s["arms"])
     return f"{chosen}; methods that average weights keep their average" if averaged else chosen
 

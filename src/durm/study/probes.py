@@ -1,8 +1,8 @@
 """What a study says about its probes: single numbers of what they saw, for every arm, and how these differ."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import correlation, fmean
 from typing import Any
 
 from durm.study.arms import Found, spread
@@ -26,6 +26,13 @@ def _last_epoch(seen: Seen) -> float:
     """The mean norm of the shared gradient over the steps of the last epoch; all have equally many."""
     sums: list[float] = [0.0, *seen["cumulative_shared"]]
     return (sums[-1] - sums[-2]) * (len(sums) - 1) / len(seen["shared"])
+
+
+def _correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Pearson's, of three epochs or more whose values differ."""
+    if len(one) < 3 or min(map(len, map(set, (one, other)))) == 1:
+        return None
+    return correlation(one, other)
 
 
 QUANTITIES = {
@@ -69,6 +76,31 @@ QUANTITIES = {
         "dummy_mass",
         "training samples in the last epoch whose largest logit is a dummy, %",
         lambda seen, at: 100 * seen["hits"][-1] / seen["samples"][-1],
+    ),
+    "top_eigenvalue": Quantity(
+        "flatness",
+        "largest eigenvalue of the Hessian of the real-class loss over the shared weights, at the end",
+        lambda seen, at: seen["end"]["real"]["eigenvalues"]["values"][0],
+    ),
+    "hessian_trace": Quantity(
+        "flatness",
+        "trace of that Hessian",
+        lambda seen, at: seen["end"]["real"]["trace"]["value"],
+    ),
+    "worst_rise": Quantity(
+        "flatness",
+        "largest rise of that loss that was found in a ball of 5 % of each filter's norm",
+        lambda seen, at: seen["end"]["real"]["stability"]["worst"],
+    ),
+    "mean_rise": Quantity(
+        "flatness",
+        "mean rise of that loss in that ball",
+        lambda seen, at: seen["end"]["real"]["stability"]["mean"],
+    ),
+    "eigenvalue_norm_correlation": Quantity(
+        "flatness",
+        "correlation of the largest eigenvalue and the norm of the gradient over the epochs of a run",
+        lambda seen, at: _correlation(seen["top_eigenvalue"], seen["gradient_norm"]),
     ),
 }
 """The marked epoch is the one with the best validation; training samples are as the training saw them."""

@@ -33,6 +33,7 @@ from durm.objectives import OBJECTIVES, Batch, Objective, Problem, WithAttack, W
 from durm.probes import Watch, watch
 from durm.training import checkpoint
 from durm.training.engine import Engine, with_engine
+from durm.training.flat import FlatnessWatch
 from durm.training.method import parse_method
 from durm.training.result import Result, peak_memory, provenance
 from durm.training.schedules import learning_rate, make_optimizer
@@ -187,6 +188,9 @@ class _Training:
         self.watch: Watch | None = None
         if trial.probes:
             self.watch = watch(self.plain_model, trial.probes, label_smoothing=spec.label_smoothing)
+        self.flatness: FlatnessWatch | None = None
+        if trial.flatness is not None:
+            self.flatness = FlatnessWatch(self.plain_model, bundle, trial.flatness, engine.device)
         self.seen: list[tuple[Tensor, Tensor]] = []
         look = (lambda *seen: self.seen.append(seen)) if self.watch is not None else None
         self.objective = build_objective(trial, bundle, self.plain_model, look)
@@ -274,6 +278,8 @@ class _Training:
         progress, step = self.progress, self.progress.step
         if self.watch is not None:
             self.watch.epoch()
+        if self.flatness is not None:
+            self.flatness.look()
         val = self._evaluate(self.bundle.val)
         rate = learning_rate(self.trial.train, step - 1, self.steps, self.feed.steps_per_epoch)
         if not math.isfinite(val["nll"]):  # the last step spoiled the weights, and no other loss would show it
@@ -330,7 +336,7 @@ class _Training:
             class_names=bundle.class_names,
             selected_epoch=progress.best_epoch if self.keeps_best else progress.curves[-1]["epoch"],
             curves=progress.curves,
-            probes={} if self.watch is None else self.watch.results(),
+            probes=self._probed(),
             cost={
                 "seconds": progress.seconds,
                 "seconds_per_step": progress.seconds / progress.step,
@@ -346,6 +352,12 @@ class _Training:
             },
             weights_sha256=checkpoint.weights_sha256(state),
         )
+
+    def _probed(self) -> dict[str, dict[str, Any]]:
+        seen = {} if self.watch is None else self.watch.results()
+        if self.flatness is not None:
+            seen["flatness"] = self.flatness.result(self.trial.train.label_smoothing)
+        return seen
 
     def _attacked(self) -> dict[str, dict[str, Any]]:
         if not self.trial.attacks:
@@ -396,6 +408,7 @@ class _Training:
             "progress": vars(self.progress),
             "best_state": None if finished else self.best_state,
             "watch": None if self.watch is None else self.watch.state_dict(),
+            "flatness": None if self.flatness is None else self.flatness.seen,
             "averager": None if finished or self.averager is None else self.averager.state_dict(),
             "random_state": torch.get_rng_state(),
         }
@@ -420,6 +433,8 @@ class _Training:
             self.beside.load_state_dict(state["beside"])
         if self.watch is not None:
             self.watch.load_state_dict(state["watch"])
+        if self.flatness is not None:
+            self.flatness.seen = state["flatness"]
         self.progress = _Progress(**state["progress"])
         self.best_state = state["best_state"]
         if state["optimizer"] is None:  # it is finished, and the weights are the averaged ones

@@ -220,7 +220,8 @@ class Conditions(Strict):
     """What all trials of a study have in common.
 
     `threads` is part of it, because the number of threads changes the order of sums and with it the last bits.
-    `attacks` are run on so many samples of the test set, which are the same for all. `probes` watch the training.
+    `attacks` are run on so many samples of the test set, which are the same for all. `probes` watch the training; with
+    `flatness` the curvature of the loss on so many training samples is looked at too, after each validation.
     Scenes are segmented whole, or through a `window` of that height and width that is moved by `window_stride`, two
     thirds of it unless it is given.
     """
@@ -236,6 +237,7 @@ class Conditions(Strict):
     attacks: tuple[AttackSpec, ...] = ()
     attack_samples: Positive = 1000
     probes: tuple[str, ...] = ()
+    flatness: Positive | None = None
     window: tuple[Positive, Positive] | None = None
     window_stride: tuple[Positive, Positive] | None = None
 
@@ -274,6 +276,11 @@ class Conditions(Strict):
             raise ValueError("probes and precision 16-mixed exclude each other: its gradients are scaled")
         if self.window_stride is not None and self.window is None:
             raise ValueError("window_stride goes with window, which is not given")
+        if self.window and self.window_stride and not all(map(int.__le__, self.window_stride, self.window)):
+            raise ValueError(
+                f"window_stride {list(self.window_stride)} goes past the window of {list(self.window)}: pixels in "
+                "between would not be seen"
+            )
         return self
 
 
