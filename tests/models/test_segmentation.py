@@ -117,6 +117,15 @@ def test_images_are_padded_with_zeros_and_logits_cropped() -> None:
         assert torch.equal(model(images()), model.network(images()))
 
 
+@pytest.mark.parametrize("architecture", [*segmentation.architectures()])
+def test_the_whole_encoder_is_trained(architecture: str) -> None:
+    """But for the last norm of DPT's. Of PSPNet's, segmentation_models_pytorch by itself uses three of five stages."""
+    model = build(f"{architecture}-{SMALL_ENCODERS.get(architecture, 'resnet18')}").train()
+    model(images()).square().mean().backward()
+    parameters = dict(model.network.encoder.named_parameters())
+    assert not [key for key, parameter in parameters.items() if parameter.grad is None and "norm" not in key]
+
+
 @pytest.mark.parametrize("encoder", ["tu-mobilenetv3_small_050", "mobilenet_v2", "efficientnet-b0", "tu-resnet10t"])
 def test_encoders_of_both_libraries(encoder: str) -> None:
     model = build(f"fpn-{encoder}").eval()

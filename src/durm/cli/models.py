@@ -15,10 +15,11 @@ def models(
     from durm.cli.display import print_json
     from durm.errors import unknown
     from durm.models import names
+    from durm.models.segmentation import architectures
 
     found = names(pattern)
     if not found:
-        raise unknown("model", pattern, names())
+        raise unknown("model", pattern, [*names(), *architectures()])
     if json:
         print_json(found)
     else:

@@ -209,7 +209,9 @@ def _from_smp(architecture: str, encoder: str, num_classes: int, shape: tuple[in
     if encoder.startswith(f"{TIMM}swin"):
         options["strict_img_size"] = False  # or it would take 224 pixels alone
     if architecture == DPT:
-        options["dynamic_img_size"] = True
+        options |= {"dynamic_img_size": True, "num_classes": 0}  # without the transformer's own classifier
+    if architecture == "pspnet":  # as published; smp would leave out the last two stages of the encoder
+        options |= {"encoder_depth": 5, "output_stride": 8}
     weights: Any = None if not pretrained else True if encoder.startswith(TIMM) else "imagenet"
     made = _smp().create_model(architecture, encoder, weights, shape[0], num_classes, **options)
     stride = made.encoder.output_stride

@@ -34,9 +34,14 @@ def head_of(problem: Problem, method: str) -> nn.Linear:
     width = problem.num_classes + dummies(problem.model)
     heads = list(find_heads(problem.model, None, width).values())
     if len(heads) != 1 or not isinstance(heads[0], nn.Linear):
-        kinds = " and ".join(next(kind.__name__ for kind in LAYERS if isinstance(head, kind)) for head in heads)
+        kinds = " and ".join(_kind(head) for head in heads)
         raise InputError(f"method {method!r} needs a model with one linear head; the head of this one is {kinds}")
     return heads[0]
+
+
+def _kind(head: nn.Module) -> str:
+    """What it was before it was widened."""
+    return next((kind.__name__ for kind in LAYERS if isinstance(head, kind)), type(head).__name__)
 
 
 def with_features(model: nn.Module, head: nn.Linear, inputs: Tensor, method: str) -> tuple[Tensor, Tensor]:

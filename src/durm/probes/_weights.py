@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from durm.heads.layer import widened_layers
+from durm.heads.layer import class_parameters, widened_layers
 from durm.heads.refusals import is_sharded
 from durm.probes._running import wide
 
@@ -18,7 +18,7 @@ def parameters(model: nn.Module) -> list[tuple[nn.Parameter, int]]:
     classes = {
         id(parameter): layer.num_classes
         for layer in widened_layers(model)
-        for parameter in layer.parameters(recurse=False)
+        for parameter in class_parameters(layer).values()
     }
     found = list(model.parameters())
     if any(is_sharded(parameter) for parameter in found):

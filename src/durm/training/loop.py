@@ -29,6 +29,7 @@ from durm.errors import InputError
 from durm.evaluation.robustness import robustness
 from durm.heads import widen
 from durm.heads.finding import find_heads
+from durm.heads.layer import class_parameters
 from durm.objectives import OBJECTIVES, Batch, Objective, Problem, WithAttack, WithModule
 from durm.probes import Watch, watch
 from durm.training import checkpoint
@@ -149,7 +150,7 @@ def _settings(kind: type[Problem] | type[Course], spec: TrainSpec) -> dict[str, 
 def _disturb_heads(model: nn.Module, num_classes: int, trial: Trial) -> None:
     random = generator(trial.seed, "head noise")
     for layer in find_heads(model, None, num_classes).values():
-        for parameter in layer.parameters():
+        for parameter in class_parameters(layer).values():
             parameter.add_(torch.randn(parameter.shape, generator=random), alpha=trial.head_noise)
 
 
