@@ -75,6 +75,7 @@ def test_every_attack_and_surface_has_its_own_comparison(tmp_path: Path) -> None
     assert list(erm["values"].values()) == [40, 41, 42]
     assert list(durm["values"].values()) == [40, 42, 43]
     assert (erm["mean"], durm["into_dummies"]) == (41, 5)
+    assert set(durm["into_dummies_values"].values()) == {5}
     (comparison,) = entries["pgd_real"]["comparisons"]
     assert comparison["difference"] == pytest.approx(statistics.fmean([0, 1, 1]))
     assert comparison["n"] == 3

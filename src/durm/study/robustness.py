@@ -37,12 +37,14 @@ def robustness(study: Study, arms: Mapping[str, Found]) -> list[dict[str, Any]]:
 
 
 def _attacked(arm: str, key: str, found: Found, values: Mapping[str, float]) -> dict[str, Any]:
-    attacked = [entry for result in found.values() if (entry := result.get("robustness", {}).get(key))]
-    curves = [entry["curve"] for entry in attacked if "curve" in entry]
+    attacked = {seed: entry for seed, result in found.items() if (entry := result.get("robustness", {}).get(key))}
+    curves = [entry["curve"] for entry in attacked.values() if "curve" in entry]
+    into_dummies = {seed: entry["into_dummies"] for seed, entry in attacked.items()}
     return {
         "arm": arm,
         **spread(values),
-        "into_dummies": statistics.fmean(entry["into_dummies"] for entry in attacked) if attacked else None,
+        "into_dummies": statistics.fmean(into_dummies.values()) if attacked else None,
+        "into_dummies_values": into_dummies,
         "curve": [
             [points[0][0], statistics.fmean(value for _, value in points)] for points in zip(*curves, strict=True)
         ],
