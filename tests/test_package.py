@@ -47,7 +47,8 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "name"), [("attacks", "Attack"), ("probes", "watch"), ("theory", "minimum_probability")]
+    ("room", "name"),
+    [("attacks", "Attack"), ("flatness", "measure"), ("probes", "watch"), ("theory", "minimum_probability")],
 )
 def test_rooms_are_loaded_when_they_are_named(room: str, name: str) -> None:
     assert room in dir(durm)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from durm import attacks as attacks
+    from durm import flatness as flatness
     from durm import probes as probes
     from durm import theory as theory
     from durm.heads import dummies, full_logits, narrow, narrow_state_dict, pad_to_multiple, widen
@@ -45,7 +46,7 @@ _HOME = {
 }
 
 
-_ROOMS = ("attacks", "probes", "theory")
+_ROOMS = ("attacks", "flatness", "probes", "theory")
 """Modules that need torch alone, and are loaded when they are named: `durm.probes.watch`."""
 
 

@@ -37,13 +37,15 @@ TRAINING = ["--method", "--epochs", "--iterations", "--batch-size", "--lr", "--o
 MORE_TRAINING = ["--weight-decay", "--label-smoothing", "--patience", "--clip-norm", "--augment", "--select"]
 
 HELP: dict[str, list[str]] = {
-    "": ["compare", "run", "status", "report", "verdict", "train", "evaluate", "models", "data", "--version"],
+    "": ["compare", "run", "status", "report", "verdict", "train", "evaluate", "models", "data", "--version", "probe", "claims"],
     "compare": [
         *["--data", "--model", "--dummies", "--arm", "--seeds", "--rope", "--null", "--until-decided", "--max-seeds"],
         *["--pretrained", "--workers", "--device", "--devices", "--precision"],
         *DATA, *TRAINING, *MORE_TRAINING, *OUTPUT,
     ],
-    "report": ["FOLDER", "--open", "--quiet", "--json"],
+    "report": ["FOLDER", "--open", "--data-root", "--quiet", "--json"],
+    "claims": ["--results", "--only", "--details", "--markdown", "--json"],
+    "probe": ["CHECKPOINT", "--samples", "--part", "--eigenvalues", "--tolerance", "--radius", "--only", "--out", "--json"],
     "verdict": ["TABLE", "--baseline", "--rope", "--lower-is-better", "--metric", "--json"],
     "run": ["STUDY", "--workers", "--data-root", *OUTPUT],
     "status": ["FOLDER", "--json"],

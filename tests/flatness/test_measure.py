@@ -83,6 +83,7 @@ def test_the_model_is_left_as_it_was(dummies: int) -> None:
     ("name", "value"),
     [
         ("eigenvalues", 0),
+        ("eigenvalues", 10**4),
         ("max_products", 0),
         ("tolerance", -1.0),
         ("trace_samples", 1),

@@ -171,6 +171,8 @@ def measure(
     }
     # Here already, because each of them may be minutes away from where it is used.
     whole_number("eigenvalues", eigenvalues, minimum=1)
+    if eigenvalues > losses["real"].size:
+        raise ValueError(f"eigenvalues={eigenvalues}: expected no more than there are weights, {losses['real'].size}")
     whole_number("max_products", max_products, minimum=eigenvalues)
     check_tolerance(tolerance)
     whole_number("trace_samples", trace_samples, minimum=2)

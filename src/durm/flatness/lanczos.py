@@ -23,7 +23,7 @@ from durm.flatness.loss import Loss
 from durm.flatness.products import Hessian, hessian
 from durm.flatness.vectors import Basis, norm, unit
 
-THINNED = 8
+THINNED = 16
 """The start is prepared on every so many-th sample."""
 
 
