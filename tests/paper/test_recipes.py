@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durm.data import parse
+from durm.data import parse, task_of
 from durm.errors import InputError
 from durm.models import check
 from durm.paper.recipe import SCALES, Recipe, Scale, load_recipe, recipe_ids
@@ -48,7 +48,7 @@ def test_every_row_of_every_recipe_is_a_study_of_known_parts(name: str, scale: S
         for data in study.data:
             parse(data)
         for model in study.model:
-            check(model)
+            check(model, task="segmentation" if task_of(row.data) == "segmentation" else "classification")
 
 
 @pytest.mark.parametrize("name", recipe_ids())

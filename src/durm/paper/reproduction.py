@@ -7,11 +7,16 @@ from typing import Any
 
 from durm.data import LOADERS, Sampled, base_name, settings_of, split_name
 from durm.paper.recipe import SCALES, Recipe, Row, Scale
-from durm.paper.reported import reported_cells
+from durm.paper.reported import reported
 from durm.report.tables import Cell, Table
 from durm.report.words import bounds, decimals, plain, signed
+from durm.study.arms import compare_arms, spread, values_of
+from durm.study.spec import Study
 from durm.study.store import Store
-from durm.study.summary import read_results, summarize
+from durm.study.summary import Results, read_results, summarize
+
+OUR_CLASSES = {"agriculture": "agricultural"}
+"""What the data call a class that has another name in the paper."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,11 @@ class Reproduction:
         """Each row: the paper's numbers for each C_d, and ours with n and verdict as far as they go."""
         for row in rows:
             folder = self.row_folder(row)
-            ours = None
+            study, results = self.recipe.study_of(row, self.scale), {}
             if (folder / "study.yaml").is_file():
                 store = Store.open(folder)
-                results = read_results(store)
-                ours = summarize(store.study, results) if results else None
+                study, results = store.study, read_results(store)
+            ours = summarize(study, results) if results else None
             found = {"row": row.id, "paper": paper_numbers(self.recipe, row), "ours": ours}
             held_out = [domain for name in settings_of(row.data) if (domain := split_name(name)[1]) is not None]
             if held_out:
@@ -62,28 +67,100 @@ class Reproduction:
                     for attack in attacks
                     for key, through in zip(attack.keys, attack.through, strict=True)
                 }
+            if classes := paper_classes(self.recipe, row):
+                found |= self._of_pixels(row, classes, study, results)
             yield found
 
+    def _of_pixels(self, row: Row, classes: Mapping[str, Any], study: Study, results: Results) -> dict[str, Any]:
+        """Of segmentation: the IoU of each class, the mean accuracy, and what only the benchmark's server can tell."""
+        ours = _measured(study, results, {name: class_metric(name) for name in classes})
+        found: dict[str, Any] = {
+            "classes": {name: {"paper": paper, "ours": ours.get(name)} for name, paper in classes.items()}
+        }
+        if macc := paper_numbers(self.recipe, row, metric="macc"):
+            found["macc"] = {"paper": macc, "ours": _measured(study, results, {"macc": "macc"}).get("macc")}
+        if server := paper_numbers(self.recipe, row, split="test"):
+            found["server"] = server
+        return found
 
-def paper_numbers(
-    recipe: Recipe, row: Row, *, domain: str | None = None, attack: str | None = None
-) -> dict[str, dict[str, float]]:
+
+def paper_numbers(recipe: Recipe, row: Row, **which: str | None) -> dict[str, dict[str, float]]:
     """C_d → value and standard deviation, from the first of the recipe's tables that has the row.
 
-    Of data with domains it is the mean over them, or what holds for the one that is held out; under an attack, what is
-    left then.
+    Of data with domains it is the mean over them, or what holds for the one that is held out, if `domain` names it;
+    `attack`: what is left under it; `metric` and `split`: instead of those that the row names.
     """
-    where = {"data": row.data, "model": row.model, "method": row.method, "domain": domain, "attack": attack}
-    where |= row.reported
     for table in recipe.tables:
-        cells = reported_cells(table, **where)
+        cells = _cells(table, row, which)
         if cells:
             return {str(cell["dummies"]): {key: cell[key] for key in ("value", "std") if key in cell} for cell in cells}
     return {}
 
 
+def paper_classes(recipe: Recipe, row: Row) -> dict[str, dict[str, dict[str, float]]]:
+    """Class → C_d → its IoU in the paper, for rows of segmentation."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for table in recipe.tables:
+        for cell in _cells(table, row, {"metric": "iou", "derived": None}):
+            found.setdefault(cell["class"], {})[str(cell["dummies"])] = {"value": cell["value"]}
+    return found
+
+
+def class_metric(name: str) -> str:
+    """What the IoU of a class of the paper is called in results: `iou_traffic-light`."""
+    return f"iou_{OUR_CLASSES.get(name, name).lower().replace(' ', '-')}"
+
+
+def _cells(table: int, row: Row, which: Mapping[str, str | None]) -> list[dict[str, Any]]:
+    """Those of the row. What the paper derived from other cells is left out, unless the row asks for it."""
+    where = {"data": row.data, "model": row.model, "method": row.method, "domain": None, "attack": None}
+    where |= {"derived": None, **row.reported, **which}
+    cells = reported()["tables"][str(table)]["cells"]
+    return [cell for cell in cells if all(cell.get(key) == value for key, value in where.items())]
+
+
+def _measured(study: Study, results: Results, metrics: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """For each name, what its metric is in every arm, and by how much that differs from the baseline's.
+
+    The metrics are judged as one family, so that the intervals allow for their number.
+    """
+    (setting, *_), (baseline, *others) = study.settings, study.arms
+    results_of = {
+        arm.name: {str(s): result for s in study.seeds if (result := results.get((*setting, arm.name, s))) is not None}
+        for arm in study.arms
+    }
+    values = {
+        (name, arm): values_of(found, metric) for name, metric in metrics.items() for arm, found in results_of.items()
+    }
+    measured = [name for name in metrics if any(values[name, arm.name] for arm in study.arms)]
+    family = [(name, arm.name) for name in measured for arm in others]
+    compared = compare_arms(
+        study,
+        [(f"{arm} {name}", f"{baseline.name} {name}") for name, arm in family],
+        {f"{arm} {name}": of for (name, arm), of in values.items()},
+    )
+    comparisons = {
+        pair: {**comparison.as_dict(), "arm": pair[1], "baseline": baseline.name}
+        for pair, comparison in zip(family, compared, strict=True)
+    }
+    return {
+        name: {
+            "arms": [
+                {"arm": arm.name, "dummies": arm.dummies, **spread(of), "values": of}
+                for arm in study.arms
+                if (of := values[name, arm.name])
+            ],
+            "comparisons": [comparisons[name, arm.name] for arm in others],
+        }
+        for name in measured
+    }
+
+
 def compared_table(rows: list[dict[str, Any]]) -> Table:
-    """Ours beside theirs, one line for each row and C_d; of data with domains, for each of these and for their mean."""
+    """Ours beside theirs, one line for each row and C_d; of data with domains, for each of these and for their mean.
+
+    Of segmentation there are lines for each class, for the mean accuracy, and for the paper's test set.
+    """
     lines = []
     for row in rows:
         for name, paper, setting in _parts(row):
@@ -112,6 +189,12 @@ def _parts(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Map
             arms = [{**arm, "dummies": dummies[arm["arm"]]} for arm in entry["arms"] if arm["n"]]
             entry = {"arms": arms, "comparisons": entry["comparisons"]}
         yield f"{row['row']}, {key.replace('_', ' through ')}", paper, entry
+    for name, part in row.get("classes", {}).items():
+        yield f"{row['row']}, {name}", part["paper"], part["ours"]
+    if "macc" in row:
+        yield f"{row['row']}, mean accuracy", row["macc"]["paper"], row["macc"]["ours"]
+    if "server" in row:
+        yield f"{row['row']}, test (server)", row["server"], None
     means = (average for average in ours["averages"] if len(average["domains"]) == len(domains))
     yield row["row"], row["paper"], next(means if domains else iter(ours["settings"]), None)
 
