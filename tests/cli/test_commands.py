@@ -35,25 +35,31 @@ OUTPUT = ["--out", "--quiet", "--json"]
 DATA = ["--data-root", "--image-size", "--skip-bad"]
 TRAINING = ["--method", "--epochs", "--iterations", "--batch-size", "--lr", "--optimizer", "--schedule", "--warmup"]
 MORE_TRAINING = ["--weight-decay", "--label-smoothing", "--patience", "--clip-norm", "--augment", "--select"]
+SCENES = ["--crop", "--window"]
 
 HELP: dict[str, list[str]] = {
-    "": ["compare", "run", "status", "report", "verdict", "train", "evaluate", "models", "data", "--version", "probe", "claims"],
+    "": [
+        *["compare", "run", "status", "report", "verdict", "train", "evaluate", "probe", "claims", "models", "data"],
+        "--version",
+    ],
     "compare": [
         *["--data", "--model", "--dummies", "--arm", "--seeds", "--rope", "--null", "--until-decided", "--max-seeds"],
         *["--pretrained", "--workers", "--device", "--devices", "--precision"],
-        *DATA, *TRAINING, *MORE_TRAINING, *OUTPUT,
+        *DATA, *TRAINING, *MORE_TRAINING, *SCENES, *OUTPUT,
     ],
     "report": ["FOLDER", "--open", "--data-root", "--quiet", "--json"],
     "claims": ["--results", "--only", "--details", "--markdown", "--json"],
-    "probe": ["CHECKPOINT", "--samples", "--part", "--eigenvalues", "--tolerance", "--radius", "--only", "--out", "--json"],
+    "probe": [
+        *["CHECKPOINT", "--samples", "--part", "--eigenvalues", "--tolerance", "--radius", "--only", "--out", "--json"],
+    ],
     "verdict": ["TABLE", "--baseline", "--rope", "--lower-is-better", "--metric", "--json"],
     "run": ["STUDY", "--workers", "--data-root", *OUTPUT],
     "status": ["FOLDER", "--json"],
     "train": [
         *["--data", "--model", "--dummies", "--seed", "--pretrained", "--device", "--devices", "--precision"],
-        *DATA, *TRAINING, *MORE_TRAINING, *OUTPUT,
+        *DATA, *TRAINING, *MORE_TRAINING, *SCENES, *OUTPUT,
     ],
-    "evaluate": ["CHECKPOINT", "--data", "--data-root", "--json"],
+    "evaluate": ["CHECKPOINT", "--data", "--data-root", "--predictions", "--images", "--json"],
     "models": ["PATTERN", "--json"],
     "data": ["list", "check"],
     "data list": ["--data-root", "--json"],

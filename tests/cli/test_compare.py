@@ -357,7 +357,7 @@ class FakeProgress:
 def test_the_progress_shows_trials_epochs_and_the_difference() -> None:
     trials = trials_of(dummies=[0, 1], seeds=2)
     progress = FakeProgress()
-    display = ProgressDisplay(trials, ["erm", "durm-1"], progress)
+    display = ProgressDisplay(trials, ["erm", "durm-1"], "accuracy", progress)
     assert progress.shown == {"total": 4, "trials": "0/4 trials", "difference": ""}
     display({"kind": "epoch", "trial": trials[0].id, "epoch": 5, "epochs": 20})
     assert (progress.shown["completed"], progress.shown["trials"]) == (0.25, "0/4 trials")

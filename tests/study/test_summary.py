@@ -384,8 +384,9 @@ def test_the_shape_that_the_design_promises(example: Example) -> None:
     ]
     for setting in summary["settings"]:
         assert list(setting) == [
-            *("setting", "arms", "comparisons", "robustness", "probes", "derived", "null_control"),
+            *("setting", "arms", "comparisons", "robustness", "classes", "probes", "derived", "null_control"),
         ]
+        assert setting["classes"] == {}  # they have labels of samples, not of pixels
         assert (setting["arms"][0]["arm"], setting["arms"][0]["dummies"]) == ("erm", 0)
         assert {one["baseline"] for one in setting["comparisons"]} == {"erm"}
         assert all(isinstance(seed, str) for arm in setting["arms"] for seed in arm["values"])

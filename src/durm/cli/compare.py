@@ -16,7 +16,8 @@ def compare(
     data: Annotated[
         list[str],
         typer.Option(
-            help="digits, cifar10, folder:PATH, csv:PATH, …; see `durm data list`. Several times: several settings.",
+            help="digits, cifar10, folder:PATH, segmentation:PATH, csv:PATH, …; see `durm data list`. Several times: "
+            "several settings.",
             rich_help_panel="Data and model",
             show_default="digits",
         ),
@@ -27,7 +28,8 @@ def compare(
     model: Annotated[
         list[str],
         typer.Option(
-            help="cnn, mlp, a timm name; transformer or hf:NAME; lstm; package.module:function. Several times as well.",
+            help="cnn, mlp, a timm name; unet-resnet18, … for masks; transformer or hf:NAME; lstm; "
+            "package.module:function. Several times as well.",
             rich_help_panel="Data and model",
             show_default="cnn",
         ),
@@ -84,8 +86,8 @@ def compare(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="What the verdict is about: accuracy, or under an attack: robust_pgd_real; for scenes miou or macc.",
-            show_default="accuracy, or miou for scenes",
+            help="What the verdict is about: accuracy, or under an attack: robust_pgd_real; with masks miou or macc.",
+            show_default="accuracy, or miou with masks",
             rich_help_panel=_VERDICT,
         ),
     ] = None,
@@ -105,6 +107,8 @@ def compare(
     patience: options.Patience = None,
     clip_norm: options.ClipNorm = None,
     augment: options.Augment = None,
+    crop: options.Crop = None,
+    window: options.Window = None,
     select: options.Select = "last",
     workers: options.Workers = None,
     device: options.Device = "cpu",

@@ -10,7 +10,11 @@ from durm.errors import InputError
 _DATA, _TRAINING, _RUNNING, _OUTPUT = "Data and model", "Training", "Running", "Output"
 
 Data = Annotated[
-    str, typer.Option(help="digits, cifar10, folder:PATH, csv:PATH, …; see `durm data list`.", rich_help_panel=_DATA)
+    str,
+    typer.Option(
+        help="digits, cifar10, folder:PATH, segmentation:PATH, csv:PATH, …; see `durm data list`.",
+        rich_help_panel=_DATA,
+    ),
 ]
 DataRoot = Annotated[
     Path | None, typer.Option(help="The folder of data sets that are downloaded.", rich_help_panel=_DATA)
@@ -24,7 +28,8 @@ SkipBad = Annotated[
 Model = Annotated[
     str,
     typer.Option(
-        help="cnn, mlp, a timm name; transformer or hf:NAME for text; lstm for sound; package.module:function.",
+        help="cnn, mlp, a timm name; unet-resnet18, … for masks; transformer or hf:NAME for text; lstm for sound; "
+        "package.module:function.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -64,7 +69,27 @@ ClipNorm = Annotated[
     float | None, typer.Option(help="Largest norm of the gradient; default: none.", rich_help_panel=_TRAINING)
 ]
 Augment = Annotated[
-    str | None, typer.Option(help="none, flip, crop-flip or randaugment; default: as suits.", rich_help_panel=_TRAINING)
+    str | None,
+    typer.Option(
+        help="none, flip, crop-flip or randaugment; with masks none, flip, scene or scene-jitter; default: as suits.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+Crop = Annotated[
+    str | None,
+    typer.Option(
+        help="Height and width of the crops of images with masks, as in 512,1024; default: the first image's.",
+        metavar="HEIGHT,WIDTH",
+        rich_help_panel=_TRAINING,
+    ),
+]
+Window = Annotated[
+    str | None,
+    typer.Option(
+        help="Segment test images through a window of this height and width; default: as a whole.",
+        metavar="HEIGHT,WIDTH",
+        rich_help_panel=_TRAINING,
+    ),
 ]
 Select = Annotated[str, typer.Option(help="The weights that count: last or best-val.", rich_help_panel=_TRAINING)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps or auto.", rich_help_panel=_RUNNING)]
@@ -94,10 +119,21 @@ _CONDITIONS = ("pretrained", "image_size", "skip_bad", "select", "devices", "pre
 def shared(flags: dict[str, Any]) -> dict[str, Any]:
     """Of all flags of a command, given by name, what every study is told alike: how to train, and where."""
     return {
-        "train": given(**{name: flags[name] for name in _RECIPE}),
+        "train": given(**{name: flags[name] for name in _RECIPE}, crop=_size("--crop", flags["crop"])),
         **{name: flags[name] for name in _CONDITIONS},
+        "window": _size("--window", flags["window"]),
         "device": resolve_device(flags["device"]),
     }
+
+
+def _size(flag: str, text: str | None) -> list[int] | None:
+    """`512,1024` as a height and a width."""
+    if text is None:
+        return None
+    sides = [side.strip() for side in text.split(",")]
+    if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
+        raise InputError(f"{flag} {text!r}: expected a height and a width in pixels, as in {flag} 512,1024")
+    return [int(side) for side in sides]
 
 
 def resolve_device(name: str, source: str = "--device") -> str:

@@ -30,6 +30,8 @@ def train(
     patience: options.Patience = None,
     clip_norm: options.ClipNorm = None,
     augment: options.Augment = None,
+    crop: options.Crop = None,
+    window: options.Window = None,
     select: options.Select = "last",
     device: options.Device = "cpu",
     devices: options.Devices = 1,
@@ -68,7 +70,9 @@ def train(
         print_json({**judged.summary, "failed": judged.outcome.failed})
     elif judged.outcome.done:
         (result,) = judged.results.values()
-        rows = [[name, *(f"{part[name]:.3f}" for part in (result["metrics"], result["val"]))] for name in result["val"]]
+        parts = (result["metrics"], result["val"])
+        names = list(dict.fromkeys(name for part in parts for name in part))  # a class may occur in one of them alone
+        rows = [[name, *(f"{part[name]:.3f}" if name in part else "–" for part in parts)] for name in names]
         print_table(["metric", "test", "val"], rows)
         typer.echo(f"checkpoint: {store.trial_folder(trial) / 'checkpoint.pt'}")
     return options.exit_code(judged.outcome, store.folder)

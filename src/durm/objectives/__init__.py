@@ -4,19 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-import torch
 from torch import Tensor, nn
 
 from durm._registry import Registry
 from durm.data.bundle import InputFormat
 from durm.losses import cross_entropy
 
+NO_TARGET = -100
+"""What stands for an ignored pixel in a batch: the `ignore_index` that every loss of PyTorch has by default."""
+
 
 @dataclass(frozen=True)
 class Batch:
     """Normalised inputs, their labels, the number of the step that they are for, and the domains that they are from.
 
-    Of data with domains every batch has equally many samples of each; `domains` is of shape (N,).
+    Of data with domains every batch has equally many samples of each; `domains` is of shape (N,). Labels of pixels are
+    (N, H, W), and NO_TARGET where there is none.
     """
 
     inputs: Tensor
@@ -88,15 +91,17 @@ def risk(logits: Tensor | tuple[Tensor, ...], targets: Tensor, problem: Problem)
     """The mean cross-entropy over C + C_d logits, with the label smoothing of the training.
 
     A model with auxiliary heads gives their logits after its own: theirs count `auxiliary` times, and nothing looks at
-    them.
+    them. The mean over no pixels at all, as of crops in which nothing is labelled, is 0.
     """
     if isinstance(logits, tuple):
         own, *others = logits
         beside = [risk(other, targets, replace(problem, look=None)) for other in others]
-        return risk(own, targets, problem) + problem.auxiliary * torch.stack(beside).sum()
+        return risk(own, targets, problem) + problem.auxiliary * sum(beside)
     if problem.look is not None:
         problem.look(logits.detach(), targets)
-    return cross_entropy(logits, targets, problem.num_classes, label_smoothing=problem.label_smoothing)
+    loss = cross_entropy(logits, targets, problem.num_classes, label_smoothing=problem.label_smoothing)
+    has_pixels = targets.ndim > 1 and not targets.is_floating_point()
+    return loss if not has_pixels or (targets != NO_TARGET).any() else 0 * logits.sum()
 
 
 OBJECTIVES: Registry[type[Objective]] = Registry("method", "durm.objectives")

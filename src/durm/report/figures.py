@@ -269,11 +269,15 @@ def _png(pixels: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def for_page(svg: str) -> str:
-    """The figure without its file header and without ids that nothing refers to, its colours as CSS variables."""
+def for_page(svg: str, *, of_arms: bool = True) -> str:
+    """The figure without its file header and without ids that nothing refers to, its colours as CSS variables.
+
+    Without `of_arms` only ink and lines follow the theme: a class may have the colour of an arm, and must keep it.
+    """
     svg = _bare(svg)
     for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, f"var(--{variable})")
+        if of_arms or colour not in COLOURS:
+            svg = svg.replace(colour, f"var(--{variable})")
     return svg
 
 

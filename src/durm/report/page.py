@@ -77,7 +77,9 @@ def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: lis
         settings.append(
             {
                 "summary": setting,
-                "figures": {name: Markup(figures.for_page(svg)) for name, svg in pictures.items()},
+                "figures": {
+                    name: Markup(figures.for_page(svg, of_arms=name != "scenes")) for name, svg in pictures.items()
+                },
                 "seeds": counted(max((arm["n"] for arm in setting["arms"]), default=0), "seed"),
                 "samples": runs[0]["samples"] if runs else {},
                 "class_names": runs[0]["class_names"][:CLASSES_SHOWN] if runs else [],

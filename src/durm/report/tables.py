@@ -268,6 +268,28 @@ def _iou_rows(
     return rows
 
 
+def scene_table(
+    class_names: Sequence[str], classes: Mapping[str, Sequence[float | None]], confusion: Sequence[Sequence[int]]
+) -> Table:
+    """What one model makes of the pixels of each class: IoU, accuracy, what most of the others are taken for, dummies.
+
+    Args:
+        class_names: C of them.
+        classes: `iou` and `accuracy`, C values each, in percent.
+        confusion: for each class how many of its pixels have each of the C + C_d logits as their largest.
+    """
+    rows = []
+    for number, name in enumerate(class_names):
+        counts = confusion[number]
+        pixels, hits = sum(counts), sum(counts[len(class_names) :])
+        wrong = [0 if other == number else counts[other] for other in range(len(class_names))]
+        mistaken = f"{class_names[wrong.index(max(wrong))]} ({100 * max(wrong) / pixels:.1f} %)" if any(wrong) else "–"
+        row = [_text(name), Cell(f"{pixels:,}", pixels), _plain(classes["iou"][number])]
+        row += [_plain(classes["accuracy"][number]), _text(mistaken)]
+        rows.append([*row, _plain(100 * hits / pixels if pixels else None, 3)])
+    return Table(["class", "pixels", "IoU %", "accuracy %", "most taken for", "dummy hits %"], rows)
+
+
 def selections_table(summary: Mapping[str, Any]) -> Table:
     """The mean accuracy on the held-out domains under each rule of selecting weights."""
     rules = ("last", "best-val", "oracle", "average")

@@ -45,7 +45,15 @@ def samples(trial: Trial, bundle: DataBundle, feed: Feed | SceneFeed, train_samp
     validations = -(-steps // (trial.train.validate_every or feed.steps_per_epoch))
     validated = len(bundle.val) + (len(bundle.test) if bundle.held_out is not None else 0)
     evaluated = validations * validated + len(bundle.test) + min(len(bundle.train), train_samples)
-    return steps * feed.samples_per_step + EVALUATION * evaluated
+    return steps * feed.samples_per_step + EVALUATION * evaluated * _size(trial, bundle)
+
+
+def _size(trial: Trial, bundle: DataBundle) -> float:
+    """Of a sample in evaluation, in training ones: scenes are cropped in training, and whole in evaluation."""
+    if trial.train.crop is None:
+        return 1.0
+    (height, width), (rows, columns) = bundle.input.shape[1:], trial.train.crop
+    return height * width / (rows * columns)
 
 
 def seconds_per_sample(trial: Trial, bundle: DataBundle, feed: Feed | SceneFeed) -> float:

@@ -138,7 +138,8 @@ class Study(Conditions):
         values = dict(values)
         if "dummies" in values and "arms" in values:
             raise ValueError("dummies and arms exclude each other: dummies is short for arms")
-        values.setdefault("metric", SEGMENTATION_METRICS[0] if _segments(values.get("data")) else ACCURACY)
+        if "metric" not in values:
+            values["metric"] = SEGMENTATION_METRICS[0] if segments(values.get("data")) else ACCURACY
         if "arms" not in values:
             values["arms"] = arms_of(values.pop("dummies", [0, 1, 2, 3]))
         most = values.get("max_seeds")
@@ -158,8 +159,9 @@ class Study(Conditions):
     @model_validator(mode="after")
     def _metric_is_measured(self) -> "Study":
         keys = [key for attack in self.attacks for key in attack.keys if not key.endswith("_dummy")]
-        known = [*SEGMENTATION_METRICS] if _segments(self.data) else [ACCURACY, *(f"robust_{key}" for key in keys)]
-        if self.metric not in known:
+        robust = [f"robust_{key}" for key in keys]
+        if self.metric not in (*SEGMENTATION_METRICS, *robust):  # that these fit the data is seen when the data are
+            known = SEGMENTATION_METRICS if segments(self.data) else (ACCURACY, *robust)
             raise ValueError(f"metric {self.metric!r}: this study measures {', '.join(known)}")
         return self
 
@@ -238,9 +240,9 @@ class Study(Conditions):
         return {key: values[key] for key in sorted(values, key=lambda key: key in Conditions.model_fields)}
 
 
-def _segments(data: Any) -> bool:
+def segments(data: Any) -> bool:
     """Whether the data have a label for each pixel. What is no data at all is told elsewhere."""
-    from durm.data import task_of
+    from durm.data import task_of  # which takes torch
 
     names = [data] if isinstance(data, str) else data if isinstance(data, list | tuple) else []
     tasks = set()

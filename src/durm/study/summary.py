@@ -148,17 +148,15 @@ def _setting(study: Study, setting: tuple[str, str, str], results: Results) -> d
 
 
 def _classes(arms: Mapping[str, Found]) -> dict[str, dict[str, dict[str, float]]]:
-    """Of segmentation, for each arm and seed: the mean IoU, and that of each class."""
-    return {
-        arm: {
-            seed: {
-                name: value for name, value in result["metrics"].items() if name == "miou" or name.startswith("iou_")
-            }
-            for seed, result in found.items()
-        }
-        for arm, found in arms.items()
-        if any("miou" in result["metrics"] for result in found.values())
-    }
+    """Of segmentation, for each arm and seed: the IoU of every class, and `miou`. Arms that are not done are empty."""
+    if not any("miou" in result["metrics"] for found in arms.values() for result in found.values()):
+        return {}
+    return {arm: {seed: _ious(result) for seed, result in found.items()} for arm, found in arms.items()}
+
+
+def _ious(result: Mapping[str, Any]) -> dict[str, float]:
+    values = zip(result["class_names"], result["classes"]["iou"], strict=True)
+    return {f"iou_{name}": value for name, value in values if value is not None} | {"miou": result["metrics"]["miou"]}
 
 
 def _averages(study: Study, results: Results) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from durm._random import generator
 from durm.data.bundle import IGNORED, Files, InputFormat, Samples
 from durm.data.scenes import SceneAugmentation, scene_batches
-from durm.objectives import Batch
+from durm.objectives import NO_TARGET, Batch
 
 
 def epoch_order(samples: int, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
@@ -159,10 +159,6 @@ class Feed:
         if isinstance(inputs, Tensor):
             return (inputs.index_select(0, indices) for indices in order)
         return iter(streamed(inputs, [indices.tolist() for indices in order], self._workers))
-
-
-NO_TARGET = -100
-"""What stands for an ignored pixel in a batch: the `ignore_index` that every loss of PyTorch has by default."""
 
 
 class SceneFeed:

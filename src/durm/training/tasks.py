@@ -16,6 +16,7 @@ from durm.training.feeding import Feed, SceneFeed, evaluation_batches
 from durm.training.trial import Trial
 
 EVALUATION_BATCH = 256
+SCENE_AUGMENTATIONS = ("none", "flip", "scene", "scene-jitter")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,28 @@ class Task(Protocol):
 
 
 def make_task(trial: Trial, bundle: DataBundle, device: torch.device) -> Task:
+    check_recipe(trial, bundle)
     made: Task = TASKS[bundle.task](trial, bundle, device)
     return made
+
+
+def check_recipe(trial: Trial, bundle: DataBundle) -> None:
+    """Raises an `InputError` for crops, windows, augmentations and attacks that the data cannot have."""
+    augment, shape, data = trial.train.augment, bundle.input.shape, f"data {trial.data!r}"
+    if bundle.task == "segmentation":
+        if augment is not None and augment not in SCENE_AUGMENTATIONS:
+            known = ", ".join(map(repr, SCENE_AUGMENTATIONS))
+            raise InputError(f"augment {augment!r} is for images with one label; for {data} expected one of {known}")
+        if trial.attacks:
+            raise InputError(f"attacks are on classifiers, and {data} have a label for each pixel")
+        return
+    if augment in ("scene", "scene-jitter"):
+        raise InputError(f"augment {augment!r} is for images with masks, and {data} have none")
+    for name, size in (("crop", trial.train.crop), ("window", trial.window)):
+        if size is not None:
+            raise InputError(f"{name} {size[0]},{size[1]} is for images with masks, and {data} have none")
+    if augment not in (None, "none") and len(shape) != 3:
+        raise InputError(f"augment {augment!r} takes images, and the samples have shape {shape}")
 
 
 class Classification:
@@ -106,16 +127,19 @@ class Segmentation:
         )
 
     @property
+    def crop(self) -> tuple[int, int]:
+        """The size that the trial names, or that of the first training image."""
+        _, height, width = self.bundle.input.shape
+        return self.trial.train.crop or (height, width)
+
+    @property
     def augmentation(self) -> SceneAugmentation:
-        """Crops are of the size that the trial names, or of the first training image."""
         spec, format = self.trial.train, self.bundle.input
         kind = spec.augment or "scene"
-        if kind not in SCENE_AUGMENTATIONS:
-            raise InputError(f"augment {kind!r} is for whole images with one label; there are {_listed()}")
         scaled = kind in ("scene", "scene-jitter")
         red, green, blue = (round(value) for value in format.mean.flatten().tolist())
         return SceneAugmentation(
-            crop=spec.crop or (format.shape[1], format.shape[2]),
+            crop=self.crop,
             scales=spec.scales if scaled else (1.0, 1.0),
             flip=kind != "none",
             jitter=kind == "scene-jitter",
@@ -132,12 +156,7 @@ class Segmentation:
         return Scores(tally.metrics(), tally.reliability, tally.classes, tally.confusion_all.tolist())
 
 
-SCENE_AUGMENTATIONS = ("none", "flip", "scene", "scene-jitter")
 TASKS: dict[str, type[Classification] | type[Segmentation]] = {
     "classification": Classification,
     "segmentation": Segmentation,
 }
-
-
-def _listed() -> str:
-    return ", ".join(SCENE_AUGMENTATIONS)
