@@ -45,6 +45,9 @@ def study(
         weights = hashlib.sha256(trial.canonical().encode()).hexdigest()
         result = synthetic.result(trial, level, **{"weights_sha256": weights, **change(trial)})
         result["metrics"] |= metrics(trial)
+        if "miou" in result["metrics"]:
+            classes = {name[4:]: value for name, value in result["metrics"].items() if name.startswith("iou_")}
+            result |= {"class_names": [*classes], "classes": {"iou": [*classes.values()]}}
         store.begin(trial)
         store.keep(trial, json.dumps(result))
     return write_summary(store, read_results(store))

@@ -297,16 +297,19 @@ def test_samples_that_are_classified_as_a_dummy(hits: float, verdict: str, tmp_p
 
 
 def test_samples_that_are_attacked_into_a_dummy(tmp_path: Path) -> None:
-    """A summary that keeps the mean alone cannot tell; one that keeps the seeds can."""
+    """A summary that keeps the mean alone, as those of before do, cannot tell; one that keeps the seeds can."""
     attacked(tmp_path, "one", gain(0.0), into=30.0)
-    found = finding(tmp_path, "attacked into a dummy")
-    assert (found.verdict, len(found.parts)) == ("undecided", 2)  # FGSM and PGD
     path = tmp_path / "one" / "summary.json"
     summary = json.loads(path.read_text())
-    for entry in summary["settings"][0]["robustness"]:
-        for arm in entry["arms"]:
-            if entry["attack"].endswith("_dummy") and arm["into_dummies"] is not None:
-                arm["into_dummies_values"] = {str(seed): 30 + wobble(seed) for seed in range(6)}
+    arms = [arm for entry in summary["settings"][0]["robustness"] for arm in entry["arms"]]
+    for arm in arms:
+        del arm["into_dummies_values"]
+    path.write_text(json.dumps(summary))
+    found = finding(tmp_path, "attacked into a dummy")
+    assert (found.verdict, len(found.parts)) == ("undecided", 2)  # FGSM and PGD
+    for arm in arms:
+        if arm["into_dummies"] is not None:
+            arm["into_dummies_values"] = {str(seed): 30 + wobble(seed) for seed in range(6)}
     path.write_text(json.dumps(summary))
     told = finding(tmp_path, "attacked into a dummy")
     assert (told.verdict, told.n) == ("does not hold", 6)
