@@ -156,12 +156,14 @@ def test_pictures_are_kept_where_the_data_are_missing(
     assert 'class="wide"' not in Path("out/report.html").read_text()
 
 
-def test_a_metric_of_choice(data: str, tmp_path: Path) -> None:
-    flags = ("--dummies", "0,1", "--seeds", 1, "--metric", "macc", "--select", "best-val", "--out", tmp_path)
+def test_a_metric_and_an_arm_of_choice(data: str, tmp_path: Path) -> None:
+    arms = ("--dummies", 0, "--arm", "smoothing: label_smoothing=0.1")
+    flags = (*arms, "--seeds", 1, "--metric", "macc", "--select", "best-val", "--out", tmp_path)
     assert lines(call("compare", "--data", data, *TRAINING, *flags))[0].startswith("mean class accuracy on ")
     page = (tmp_path / "report.html").read_text()
     assert "Mean class accuracy on the validation set" in page
     assert "those of the epoch with the best validation mean IoU" in page
+    assert ">smoothing</text>" in (tmp_path / "figures" / "scenes.svg").read_text()
 
 
 # durm run.

@@ -113,6 +113,18 @@ def test_panels_keep_within_the_figure_and_their_shape() -> None:
         assert box.height * tall / (box.width * wide) == pytest.approx(shape)
 
 
+@pytest.mark.parametrize("largest", [1.0, 0.03, 1e-4, 1e-7])
+def test_what_stands_beside_the_scale_keeps_within_the_figure(largest: float) -> None:
+    ours = scene()
+    mass = largest * torch.logspace(-6, 0, 30)[:, None].expand(30, 40)
+    figure = scene_figure(
+        [Scene(ours.image, ours.truth, ours.predictions, ours.hits, {"durm-1": mass})], NAMES, PALETTE
+    )
+    labels = [label.get_window_extent() for label in figure.axes[-1].get_yticklabels() if label.get_text()]
+    assert len(labels) > 3
+    assert all(label.x1 <= figure.bbox.x1 for label in labels)
+
+
 @pytest.mark.parametrize("value", [0.0, 1e-12, 0.3, 1.0])
 def test_a_mass_that_is_everywhere_the_same(value: float) -> None:
     ours = scene()

@@ -37,9 +37,9 @@ COLOUR_MAP = "magma"
 DECADES = 4
 """The scale of p_D goes at most so far down from its largest value."""
 
-PANEL, GAP, HEADING, CAPTION, BAR, LINE = 1.75, 0.06, 0.26, 0.24, 0.62, 0.18
+PANEL, GAP, HEADING, CAPTION, BAR, LETTER, LINE = 1.75, 0.06, 0.26, 0.24, 0.27, 0.075, 0.18
 """In inches: the width of a panel, what is between two, above the columns, below a panel, for the scale at the right,
-for a line of the legend."""
+for a letter beside it, for a line of the legend."""
 
 Palette = Sequence[Sequence[int]]
 """Red, green and blue of each class, 0 to 255."""
@@ -132,7 +132,8 @@ class _Sheet:
         self.first, self.norm = scenes[0], _mass_scale(scenes)
         legend = _legend(scenes, class_names, palette)
         headings = self._headings()
-        bar = BAR if self.first.hits else 0.0
+        self.ticks = _ticks(self.norm)
+        bar = BAR + LETTER * max(map(len, self.ticks.values())) if self.first.hits else 0.0
         self.width = len(headings) * (PANEL + GAP) - GAP + bar
         heights = [PANEL * scene.image.shape[1] / scene.image.shape[2] for scene in scenes]
         columns = _columns([str(patch.get_label()) for patch in legend], self.width)
@@ -148,7 +149,7 @@ class _Sheet:
             self._row(scene, top - height, height)
             top -= height + CAPTION
         if bar:
-            self._scale(below + CAPTION, self.height - HEADING)
+            self._scale(self.width - bar + 0.1, below + CAPTION, self.height - HEADING)
         self.figure.legend(
             handles=legend, loc="lower center", ncols=columns, frameon=False, fontsize=8.5,
             handlelength=1.3, handleheight=0.9, columnspacing=1.4, handletextpad=0.5, borderpad=0, borderaxespad=0,
@@ -177,16 +178,14 @@ class _Sheet:
             axes.set_aspect("auto")
             axes.text(0.5, -0.03 / height, caption, ha="center", va="top", fontsize=8, transform=axes.transAxes)
 
-    def _scale(self, bottom: float, top: float) -> None:
+    def _scale(self, left: float, bottom: float, top: float) -> None:
         """What the colours of p_D mean, at the right of all rows, but no taller than is handsome."""
         tall = min(top - bottom, 2.4)
-        axes = self._axes(self.width - BAR + 0.1, (top + bottom - tall) / 2, 0.1, tall)
+        axes = self._axes(left, (top + bottom - tall) / 2, 0.1, tall)
         axes.set_axis_on()
         bar = self.figure.colorbar(ScalarMappable(self.norm, COLOUR_MAP), cax=axes)
-        low, high = float(self.norm.vmin or 0), float(self.norm.vmax or 1)
-        ticks = [digit * 10.0**power for power in range(-12, 1) for digit in (1, 3)]
-        bar.set_ticks([tick for tick in ticks if low <= tick <= high])
-        bar.set_ticklabels([_percent(tick, short=True) for tick in ticks if low <= tick <= high])
+        bar.set_ticks(list(self.ticks))
+        bar.set_ticklabels(list(self.ticks.values()))
         bar.minorticks_off()
         bar.outline.set(edgecolor=FAINT, linewidth=0.8)
         axes.tick_params(color=FAINT, labelcolor=INK, labelsize=8, width=0.8, length=2.5)
@@ -233,6 +232,13 @@ def _mass_scale(scenes: Sequence[Scene]) -> LogNorm:
     high = max(float(drawn.max()), 1e-9)
     low = max(float(np.quantile(drawn, 0.02)), high / 10**DECADES)
     return LogNorm(min(low, high / 4), high, clip=True)  # a round number is always between
+
+
+def _ticks(norm: LogNorm) -> dict[float, str]:
+    """The round numbers on the scale, as they are written."""
+    low, high = float(norm.vmin or 0), float(norm.vmax or 1)
+    round_ones = [digit * 10.0**power for power in range(-12, 1) for digit in (1, 3)]
+    return {tick: _percent(tick, short=True) for tick in round_ones if low <= tick <= high}
 
 
 def _right(scene: Scene, arm: str) -> str:

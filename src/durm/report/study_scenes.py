@@ -17,10 +17,12 @@ def picture_study(
 ) -> tuple[str, bytes] | None:
     """Some test scenes, spread over all, as the baseline and the first arm with dummies see them; SVG and PNG.
 
-    The models are those of the first seed that both have. None if there are no such models, or their data are missing.
+    Where no arm has dummies, it is the second one. The models are those of the first seed that both have. None if there
+    are no such models, or their data are missing.
     """
     study = store.study
-    chosen = [study.arms[0].name, *[arm.name for arm in study.arms if arm.dummies][:1]]
+    widened = [arm.name for arm in study.arms if arm.dummies]
+    chosen = [study.arms[0].name, *(widened or study.arm_names[1:])[:1]]
     where = tuple(setting["setting"].values())
     trials = {(t.arm, t.seed): t for t in study.trials() if (t.data, t.model, t.method) == where}
     for seed in study.seeds:
