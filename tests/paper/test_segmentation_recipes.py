@@ -213,15 +213,3 @@ def check_row(folder: Path, row: dict[str, Any]) -> None:
 def test_a_small_row_runs(tmp_path: Path) -> None:
     (row,) = smoke(tmp_path, "segmentation", "voc2012-pspnet-resnet18")
     check_row(tmp_path, row)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "id"),
-    [("segmentation", "cityscapes-fcn-resnet101"), ("loveda", "segmenter-l")],
-    ids=["auxiliary-head", "window"],
-)
-def test_rows_of_other_kinds_run(name: str, id: str, tmp_path: Path) -> None:
-    """That all rows do is in test_smoke."""
-    (row,) = smoke(tmp_path, name, id)
-    check_row(tmp_path, row)
