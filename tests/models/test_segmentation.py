@@ -99,6 +99,7 @@ def test_models_of_torchvision_give_what_torchvision_gives(name: str) -> None:
 SMALL_ENCODERS = {"segmenter": "test_vit", "dpt": "tu-test_vit"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", segmentation.architectures())
 def test_every_architecture_takes_images_of_any_size(architecture: str) -> None:
     model = build(f"{architecture}-{SMALL_ENCODERS.get(architecture, 'tu-test_resnet')}", (3, 50, 70)).eval()
@@ -117,6 +118,7 @@ def test_images_are_padded_with_zeros_and_logits_cropped() -> None:
         assert torch.equal(model(images()), model.network(images()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", [*segmentation.architectures()])
 def test_the_whole_encoder_is_trained(architecture: str) -> None:
     """But for the last norm of DPT's. Of PSPNet's, segmentation_models_pytorch by itself uses three of five stages."""
