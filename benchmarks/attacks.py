@@ -14,7 +14,6 @@ ratio reaches it or lies below; the control is the bare passes against the same 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pathlib import Path
 import overhead
 import torch
 from overhead import Result
-from pairs import compare, enough_pairs, provenance
+from pairs import compare, enough_pairs, tell
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -43,15 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints a table, and returns the exit code: 1 if the limit does not hold."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
-    print(overhead._HEADER)
-    results = []
-    for result in measure_attack(SUBJECTS[options.size], options.pairs):
-        print(result.row(), flush=True)
-        results.append(result)
-    if options.out:
-        record = {"provenance": provenance(), "results": [result.record() for result in results]}
-        options.out.write_text(json.dumps(record, indent=2) + "\n")
-    return 0 if all(result.holds for result in results) else 1
+    return tell(overhead._HEADER, measure_attack(SUBJECTS[options.size], options.pairs), options.out)
 
 
 @dataclass(frozen=True)

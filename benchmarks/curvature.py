@@ -22,7 +22,6 @@ times, power iteration by ours; the limit holds where its 95 % interval reaches 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -32,7 +31,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import torch
-from pairs import enough_pairs, median_interval, provenance
+from pairs import enough_pairs, median_interval, tell
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -55,15 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints a table, and returns the exit code: 1 if the limit does not hold."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
-    print(_HEADER)
-    results = []
-    for result in measure_curvature(SUBJECTS[options.size], options.pairs):
-        print(result.row(), flush=True)
-        results.append(result)
-    if options.out:
-        record = {"provenance": provenance(), "dummies": DUMMIES, "results": [result.record() for result in results]}
-        options.out.write_text(json.dumps(record, indent=2) + "\n")
-    return 0 if all(result.holds for result in results) else 1
+    return tell(_HEADER, measure_curvature(SUBJECTS[options.size], options.pairs), options.out, dummies=DUMMIES)
 
 
 @dataclass(frozen=True)

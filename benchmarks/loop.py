@@ -16,7 +16,6 @@ whole interval must lie below 1. Each size has a control, the bare loop against 
 """
 
 import argparse
-import json
 import logging
 import math
 import sys
@@ -30,7 +29,7 @@ from pathlib import Path
 from queue import Queue
 
 import torch
-from pairs import Comparison, compare, enough_pairs, provenance
+from pairs import Comparison, compare, enough_pairs, provenance, tell
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -57,19 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints a table, and returns the exit code: 1 if a limit does not hold."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
-    print(_HEADER)
-    results = []
-    for name in options.size or list(SUBJECTS):
-        for result in measure_loops(SUBJECTS[name], options.pairs):
-            print(result.row(), flush=True)
-            results.append(result)
-    if options.out:
-        record = {
-            "provenance": {**provenance(), "lightning": lightning.__version__},
-            "results": [result.record() for result in results],
-        }
-        options.out.write_text(json.dumps(record, indent=2) + "\n")
-    return 0 if all(result.holds for result in results) else 1
+    results = (result for name in options.size or SUBJECTS for result in measure_loops(SUBJECTS[name], options.pairs))
+    return tell(_HEADER, results, options.out, provenance={**provenance(), "lightning": lightning.__version__})
 
 
 @dataclass(frozen=True)

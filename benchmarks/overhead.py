@@ -10,14 +10,13 @@ itself: its true ratio is 1, and what it shows instead is the error of the metho
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from pairs import Comparison, compare, enough_pairs, provenance
+from pairs import Comparison, compare, enough_pairs, tell
 from torch import Tensor, nn
 
 import durm
@@ -33,17 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints a table, and returns the exit code: 1 if a limit does not hold."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
-    names = options.model or list(SUBJECTS)
-    print(_HEADER)
-    results = []
-    for name in names:
-        for result in measure(SUBJECTS[name], options.pairs):
-            print(result.row(), flush=True)
-            results.append(result)
-    if options.out:
-        record = {"provenance": provenance(), "dummies": DUMMIES, "results": [result.record() for result in results]}
-        options.out.write_text(json.dumps(record, indent=2) + "\n")
-    return 0 if all(result.holds for result in results) else 1
+    results = (result for name in options.model or SUBJECTS for result in measure(SUBJECTS[name], options.pairs))
+    return tell(_HEADER, results, options.out, dummies=DUMMIES)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,16 @@ a pair disturbs both, and what disturbs it for shorter makes an outlier, which t
 
 import argparse
 import gc
+import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import comb
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
+from typing import Protocol
 
 import torch
 
@@ -134,3 +136,30 @@ def enough_pairs(text: str) -> int:
     if not text.isdecimal() or int(text) < FEWEST_PAIRS:
         raise argparse.ArgumentTypeError(f"expected a whole number, at least {FEWEST_PAIRS}, not {text!r}")
     return int(text)
+
+
+class Told(Protocol):
+    """A comparison as a benchmark tells of it: a row of its table, a record for JSON, and whether its limit holds."""
+
+    @property
+    def holds(self) -> bool: ...
+
+    def row(self) -> str: ...
+
+    def record(self) -> dict[str, object]: ...
+
+
+def tell(header: str, results: Iterable[Told], out: Path | None, **about: object) -> int:
+    """Prints results as they come, and writes them with what there is to know about them; the exit code.
+
+    That is 1 if a limit does not hold. `about` may bring a `provenance` of its own.
+    """
+    print(header)
+    kept = []
+    for result in results:
+        print(result.row(), flush=True)
+        kept.append(result)
+    if out:
+        record = {"provenance": provenance(), **about, "results": [result.record() for result in kept]}
+        out.write_text(json.dumps(record, indent=2) + "\n")
+    return 0 if all(result.holds for result in kept) else 1

@@ -10,14 +10,13 @@ training without probes against a second copy of itself: its true ratio is 1.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import overhead
 import torch
-from pairs import compare, enough_pairs, provenance
+from pairs import compare, enough_pairs, tell
 from torch import nn
 
 from durm.probes import PROBES, watch
@@ -32,20 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints a table, and returns the exit code: 1 if the limit does not hold."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
-    print(overhead._HEADER)
-    results = []
-    for result in measure_probes(options.model, options.probe or PROBES.names(), options.pairs):
-        print(result.row(), flush=True)
-        results.append(result)
-    if options.out:
-        record = {
-            "provenance": provenance(),
-            "dummies": overhead.DUMMIES,
-            "probes": options.probe or PROBES.names(),
-            "results": [result.record() for result in results],
-        }
-        options.out.write_text(json.dumps(record, indent=2) + "\n")
-    return 0 if all(result.holds for result in results) else 1
+    probes = options.probe or PROBES.names()
+    results = measure_probes(options.model, probes, options.pairs)
+    return tell(overhead._HEADER, results, options.out, dummies=overhead.DUMMIES, probes=probes)
 
 
 def measure_probes(model: str, probes: Sequence[str], pairs: int) -> Iterator[overhead.Result]:

@@ -19,6 +19,7 @@ from durm.training.checkpoint import weights_sha256
 from durm.training.loop import Interrupted, Surroundings, load_bundle, run
 from durm.training.trial import TrainSpec, Trial
 from tests.training.images import write_folder
+from tests.training.pieces import run_in_pieces
 
 SEED = 3
 
@@ -142,22 +143,7 @@ def test_a_run_that_is_cut_off_goes_on_to_the_same_bits(dummies: int, select: st
     """Stopped in the middle of epochs and between them, again and again."""
     described = trial("digits", dummies, optimizer="adam", lr=0.01).model_copy(update={"select": select})
     whole = run(described)
-
-    steps_left = 0
-
-    def stop() -> bool:
-        nonlocal steps_left
-        steps_left -= 1
-        return steps_left < 0
-
-    interruptions = 0
-    while True:
-        steps_left = 11
-        try:
-            resumed = run(described, Surroundings(folder=tmp_path, stop=stop))
-            break
-        except Interrupted:
-            interruptions += 1
+    resumed, interruptions = run_in_pieces(described, tmp_path, steps=11)
     assert interruptions >= 8
     assert resumed.weights_sha256 == whole.weights_sha256
     for part in ("metrics", "val", "train", "curves", "selected_epoch"):

@@ -24,11 +24,12 @@ from durm.study.estimate import samples as samples_of
 from durm.study.estimate import seconds_of
 from durm.training import saved
 from durm.training.checkpoint import weights_sha256
-from durm.training.loop import Interrupted, Surroundings, build_model, build_objective, load_bundle, run
+from durm.training.loop import Surroundings, build_model, build_objective, load_bundle, run
 from durm.training.tasks import make_task
 from durm.training.trial import TrainSpec, Trial
 from tests.data.masks import write_mask
 from tests.training import scenes
+from tests.training.pieces import run_in_pieces
 from tests.training.scenes import CLASSES, MODEL, PLAIN, WITH_AUXILIARY, write_scenes
 from tests.training.test_pairing import assert_paired, recorded  # noqa: F401
 
@@ -149,21 +150,7 @@ def test_a_run_that_is_cut_off_goes_on_to_the_same_bits(data: str, method: str, 
     select = "best-val" if method == "erm" else "last"
     described = trial(data, 2, train={"optimizer": "adamw"}, method=method, select=select)
     whole = run(described)
-    steps_left = 0
-
-    def stop() -> bool:
-        nonlocal steps_left
-        steps_left -= 1
-        return steps_left < 0
-
-    interruptions = 0
-    while True:
-        steps_left = 1
-        try:
-            resumed = run(described, Surroundings(folder=tmp_path, stop=stop))
-            break
-        except Interrupted:
-            interruptions += 1
+    resumed, interruptions = run_in_pieces(described, tmp_path, steps=1)
     assert interruptions == 5
     for part in ("weights_sha256", "metrics", "val", "train", "curves", "selected_epoch", "confusion"):
         assert getattr(resumed, part) == getattr(whole, part), part

@@ -21,8 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from durm._checks import whole_number
 from durm.errors import unknown
 from durm.flatness.layout import Block, Layout, Only, layout
-from durm.heads import dummies
-from durm.heads.layer import widened_layers
+from durm.heads import dummies, full_logits
 from durm.losses import cross_entropy
 
 KINDS = ("training", "real")
@@ -199,19 +198,15 @@ class ClassifierLoss(Loss):
     def lent(self) -> Iterator[None]:
         """The model in eval mode, giving all its logits. Afterwards every module's mode is what it was."""
         modes = [(module, module.training) for module in self.model.modules()]
-        widened = [(head, head.full) for head in widened_layers(self.model)]
         try:
             for module, _ in modes:
                 module.training = False  # not by eval(), which some models make do more than this
-            for head, _ in widened:
-                head.full = True
-            with super().lent(), sdpa_kernel(SDPBackend.MATH):  # other kernels of attention have no second derivative
+            # Other kernels of attention have no second derivative.
+            with full_logits(self.model), super().lent(), sdpa_kernel(SDPBackend.MATH):
                 yield
         finally:
             for module, mode in modes:
                 module.training = mode
-            for head, full in widened:
-                head.full = full
 
     def _logits(self) -> Iterator[tuple[Tensor, Tensor]]:
         width = self.num_classes + dummies(self.model)

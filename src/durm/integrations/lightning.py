@@ -41,7 +41,7 @@ class Watching(lightning.Callback):
         ignore_index: int = -100,
     ) -> None:
         self.probes, self.model, self.targets = probes, model, targets
-        self.options = {"label_smoothing": label_smoothing, "ignore_index": ignore_index}
+        self.label_smoothing, self.ignore_index = label_smoothing, ignore_index
         self.watch: Watch | None = None
         self._saved: dict[str, Any] | None = None
         self._handle: Any = None
@@ -59,7 +59,9 @@ class Watching(lightning.Callback):
             )
         classifier = self._classifier(pl_module)
         if self.watch is None:
-            self.watch = watch(classifier, self.probes, **self.options)  # type: ignore[arg-type]
+            self.watch = watch(
+                classifier, self.probes, label_smoothing=self.label_smoothing, ignore_index=self.ignore_index
+            )
             if self._saved is not None:
                 self.watch.load_state_dict(self._saved)
         self._handle = classifier.register_forward_hook(self._keep)

@@ -1,7 +1,7 @@
 """What is minimised, one objective to a file."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -95,10 +95,13 @@ def risk(logits: Tensor | tuple[Tensor, ...], targets: Tensor, problem: Problem)
     """
     if isinstance(logits, tuple):
         own, *others = logits
-        beside = [risk(other, targets, replace(problem, look=None)) for other in others]
-        return risk(own, targets, problem) + problem.auxiliary * sum(beside)
+        return risk(own, targets, problem) + problem.auxiliary * sum(_loss(other, targets, problem) for other in others)
     if problem.look is not None:
         problem.look(logits.detach(), targets)
+    return _loss(logits, targets, problem)
+
+
+def _loss(logits: Tensor, targets: Tensor, problem: Problem) -> Tensor:
     loss = cross_entropy(logits, targets, problem.num_classes, label_smoothing=problem.label_smoothing)
     has_pixels = targets.ndim > 1 and not targets.is_floating_point()
     return loss if not has_pixels or (targets != NO_TARGET).any() else 0 * logits.sum()

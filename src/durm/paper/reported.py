@@ -14,8 +14,7 @@ def reported() -> dict[str, Any]:
 
 
 def reported_cells(table: int, **where: Any) -> list[dict[str, Any]]:
-    """The cells of a table that have those values, without what the paper derived from other cells."""
+    """The cells of a table that have those values; what the paper derived from other cells only if asked for."""
+    where = {"derived": None, **where}
     cells = reported()["tables"][str(table)]["cells"]
-    return [
-        cell for cell in cells if "derived" not in cell and all(cell.get(key) == value for key, value in where.items())
-    ]
+    return [cell for cell in cells if all(cell.get(key) == value for key, value in where.items())]

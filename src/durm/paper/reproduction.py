@@ -7,10 +7,10 @@ from typing import Any
 
 from durm.data import LOADERS, Sampled, base_name, settings_of, split_name
 from durm.paper.recipe import SCALES, Recipe, Row, Scale
-from durm.paper.reported import reported
+from durm.paper.reported import reported_cells
 from durm.report.tables import Cell, Table
 from durm.report.words import bounds, decimals, plain, signed
-from durm.study.arms import compare_arms, spread, values_of
+from durm.study.arms import compare_each, seeds_of_looks, spread, values_of
 from durm.study.spec import Study
 from durm.study.store import Store
 from durm.study.summary import Results, read_results, summarize
@@ -114,9 +114,7 @@ def class_metric(name: str) -> str:
 def _cells(table: int, row: Row, which: Mapping[str, str | None]) -> list[dict[str, Any]]:
     """Those of the row. What the paper derived from other cells is left out, unless the row asks for it."""
     where = {"data": row.data, "model": row.model, "method": row.method, "domain": None, "attack": None}
-    where |= {"derived": None, **row.reported, **which}
-    cells = reported()["tables"][str(table)]["cells"]
-    return [cell for cell in cells if all(cell.get(key) == value for key, value in where.items())]
+    return reported_cells(table, **{**where, **row.reported, **which})
 
 
 def _measured(study: Study, results: Results, metrics: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -124,7 +122,7 @@ def _measured(study: Study, results: Results, metrics: Mapping[str, str]) -> dic
 
     The metrics are judged as one family, so that the intervals allow for their number.
     """
-    (setting, *_), (baseline, *others) = study.settings, study.arms
+    (setting, *_), (_, *others) = study.settings, study.arms
     results_of = {
         arm.name: {str(s): result for s in study.seeds if (result := results.get((*setting, arm.name, s))) is not None}
         for arm in study.arms
@@ -133,16 +131,7 @@ def _measured(study: Study, results: Results, metrics: Mapping[str, str]) -> dic
         (name, arm): values_of(found, metric) for name, metric in metrics.items() for arm, found in results_of.items()
     }
     measured = [name for name in metrics if any(values[name, arm.name] for arm in study.arms)]
-    family = [(name, arm.name) for name in measured for arm in others]
-    compared = compare_arms(
-        study,
-        [(f"{arm} {name}", f"{baseline.name} {name}") for name, arm in family],
-        {f"{arm} {name}": of for (name, arm), of in values.items()},
-    )
-    comparisons = {
-        pair: {**comparison.as_dict(), "arm": pair[1], "baseline": baseline.name}
-        for pair, comparison in zip(family, compared, strict=True)
-    }
+    comparisons = compare_each(measured, study.arm_names, values, study.rope, seeds_of_looks(study))
     return {
         name: {
             "arms": [

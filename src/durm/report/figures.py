@@ -77,9 +77,7 @@ def drawing() -> Iterator[None]:
 def pairs(setting: Mapping[str, Any], metric: str) -> str:
     """Each seed as a line from arm to arm, with the mean of each arm."""
     arms = setting["arms"]
-    names = [_short(arm["arm"]) for arm in arms]
-    shown = [place for place in range(len(names)) if place % math.ceil(len(names) / MOST_NAMES) == 0]
-    levels = math.ceil((2 + max(map(len, names))) * len(shown) / CHARACTERS)
+    names, levels = _along([arm["arm"] for arm in arms])
     panel = _Panel(bottom=0.1 + 0.05 * levels)
     seeds = list(dict.fromkeys(seed for arm in arms for seed in arm["values"]))[:MOST_SEEDS_DRAWN]
     lines = np.array([[*(arm["values"].get(seed, np.nan) for arm in arms), np.nan] for seed in seeds])
@@ -90,10 +88,8 @@ def pairs(setting: Mapping[str, Any], metric: str) -> str:
             panel.axes.plot([index - 0.2, index + 0.2], [arm["mean"]] * 2, color=_colour(index), linewidth=3)
     margin = 0.4 if levels == 1 else 0.9
     panel.axes.set_xlim(-margin, max(len(arms) - 1 + margin, 0.4))
-    panel.x_scale("", {place: names[place] for place in shown}, levels=levels)
-    panel.y_scale(
-        f"test {'accuracy' if is_accuracy(metric) else measured(metric)}, %" if is_percentage(metric) else metric
-    )
+    panel.x_scale("", names, levels=levels)
+    panel.y_scale(f"test {_briefly(metric)}, %" if is_percentage(metric) else metric)
     return panel.svg(f"pairs{setting['setting']}")
 
 
@@ -120,13 +116,7 @@ def intervals(setting: Mapping[str, Any], metric: str, rope: float) -> str:
                 axes.plot(interval, [index] * 2, color=colour, linewidth=width, solid_capstyle="butt")
         axes.plot(comparison["difference"], index, "o", color=colour, markersize=6)
     axes.set_ylim(len(names) + 0.6, 0.4)
-    unit = (
-        "points of accuracy"
-        if is_accuracy(metric)
-        else f"points of {measured(metric)}"
-        if is_percentage(metric)
-        else metric
-    )
+    unit = f"points of {_briefly(metric)}" if is_percentage(metric) else metric
     panel.x_scale(f"difference from {setting['arms'][0]['arm']}, {unit}")
     panel.y_scale("", names)
     return panel.svg(f"intervals{setting['setting']}")
@@ -194,20 +184,18 @@ def over_epochs(
 
 def by_class(values: Mapping[str, np.ndarray], names: Sequence[str], label: str, corner: str) -> "_Panel":
     """For each class and arm the mean over the seeds, with a bar of one standard deviation; `(seeds, classes)` each."""
-    shown = [_short(name) for name in names]
-    kept = [place for place in range(len(shown)) if place % math.ceil(len(shown) / MOST_NAMES) == 0]
-    levels = math.ceil((2 + max(map(len, shown))) * len(kept) / CHARACTERS)
+    shown, levels = _along(names)
     panel = _Panel(bottom=0.1 + 0.05 * levels)
     for index, found in enumerate(values.values()):
-        places = np.arange(len(shown)) + 0.12 * (index - (len(values) - 1) / 2)
-        mean, std = found.mean(0), found.std(0, ddof=1) if len(found) > 1 else np.zeros(len(shown))
+        places = np.arange(len(names)) + 0.12 * (index - (len(values) - 1) / 2)
+        mean, std = found.mean(0), found.std(0, ddof=1) if len(found) > 1 else np.zeros(len(names))
         panel.axes.vlines(places, mean - std, mean + std, color=_colour(index), linewidth=1.0, alpha=0.6)
         panel.axes.plot(places, mean, "o", color=_colour(index), markersize=4)
-    panel.axes.set_xlim(-0.6, len(shown) - 0.4)
+    panel.axes.set_xlim(-0.6, len(names) - 0.4)
     low, high = panel.axes.get_ylim()
     room = 0.09 * len(values) * (high - low)  # for the names
     panel.axes.set_ylim(low - room if "lower" in corner else low, high + room if "upper" in corner else high)
-    panel.x_scale("", {place: shown[place] for place in kept}, levels=levels)
+    panel.x_scale("", shown, levels=levels)
     panel.y_scale(label)
     panel.names(values, corner)
     return panel
@@ -405,6 +393,17 @@ def _ticks(low: float, high: float, *, integer: bool = False) -> dict[float, str
     if any(abs(round(tick, decimals) - tick) > 1e-6 * step for tick in found):
         decimals += 1  # steps of 2.5
     return {tick: f"{tick:.{decimals}f}".replace("-", "−") for tick in found}
+
+
+def _along(names: Sequence[str]) -> tuple[dict[int, str], int]:
+    """Names for an axis, by their places, some of them left out if there are many; and on how many levels they fit."""
+    short = [_short(name) for name in names]
+    shown = {place: name for place, name in enumerate(short) if place % math.ceil(len(short) / MOST_NAMES) == 0}
+    return shown, math.ceil((2 + max(map(len, short))) * len(shown) / CHARACTERS)
+
+
+def _briefly(metric: str) -> str:
+    return "accuracy" if is_accuracy(metric) else measured(metric)
 
 
 def _short(name: str) -> str:

@@ -246,23 +246,22 @@ def _iou_rows(
     results: Mapping[str, Mapping[str, Mapping[str, float]]], keys: Sequence[str], rope: float
 ) -> list[list[Cell]]:
     """A row for each of the metrics, which are compared as one family."""
-    from durm.study.verdict import compare_family  # it needs scipy, which tables alone do not
+    from durm.study.arms import compare_each  # it needs scipy, which tables alone do not
 
-    baseline, *others = results
-    values: dict[str, Mapping[str, float]] = {
-        f"{arm} {key}": {seed: metrics[key] for seed, metrics in seeds.items() if key in metrics}
+    _, *others = results
+    values = {
+        (key, arm): {seed: metrics[key] for seed, metrics in seeds.items() if key in metrics}
         for arm, seeds in results.items()
         for key in keys
     }
-    family = [(f"{arm} {key}", f"{baseline} {key}") for key in keys for arm in others]
-    judged = {comparison.arm: comparison.as_dict() for comparison in compare_family(family, values, rope=rope)}
+    judged = compare_each(keys, [*results], values, rope)
     rows = []
     for key in keys:
-        found = [values[f"{arm} {key}"].values() for arm in results]
+        found = [values[key, arm].values() for arm in results]
         row = [_text("mean" if key == "miou" else key.removeprefix("iou_"))]
         row += [_plain(sum(of_arm) / len(of_arm) if of_arm else None) for of_arm in found]
         for arm in others:
-            difference, interval, _, _ = _judged(judged[f"{arm} {key}"], {"rope": rope})
+            difference, interval, _, _ = _judged(judged[key, arm], {"rope": rope})
             row += [difference, interval]
         rows.append(row)
     return rows

@@ -29,5 +29,30 @@ def compare_arms(
     study: Study, family: Sequence[tuple[str, str]], values: Mapping[str, Mapping[str, float]]
 ) -> list[Comparison]:
     """Each arm with the one it is paired with, by the study's region of practical equivalence and its looks."""
-    looks = [[str(seed) for seed in seeds] for seeds in study.looks]
-    return compare_family(family, values, rope=study.rope, looks=looks)
+    return compare_family(family, values, rope=study.rope, looks=seeds_of_looks(study))
+
+
+def seeds_of_looks(study: Study) -> list[list[str]]:
+    return [[str(seed) for seed in seeds] for seeds in study.looks]
+
+
+def compare_each(
+    names: Sequence[str],
+    arms: Sequence[str],
+    values: Mapping[tuple[str, str], Mapping[str, float]],
+    rope: float,
+    looks: Sequence[Sequence[str]] = (),
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Every arm with the first in each of several quantities, all as one family; by the names of quantity and arm."""
+    baseline, *others = arms
+    pairs = [(name, arm) for name in names for arm in others]
+    compared = compare_family(
+        [(repr(pair), repr((pair[0], baseline))) for pair in pairs],
+        {repr(pair): of for pair, of in values.items()},
+        rope=rope,
+        looks=looks,
+    )
+    return {
+        pair: {**comparison.as_dict(), "arm": pair[1], "baseline": baseline}
+        for pair, comparison in zip(pairs, compared, strict=True)
+    }

@@ -4,6 +4,7 @@ Neither the number of workers nor a resumed run can change them: the order of an
 augmentation of sample i from (seed, epoch, i), or, where samples can recur, that of the i-th place in the epoch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -107,14 +108,13 @@ def _rand_augment(image: Tensor, seed: int) -> Tensor:
     return changed
 
 
-class Feed:
+class Batches(ABC):
     """The training batches, epoch by epoch, ready for the model. Of data with domains each has equally many of all."""
 
     def __init__(
         self,
         samples: Samples,
         format: InputFormat,
-        augment: str,
         batch_size: int,
         seed: int,
         rank: int = 0,
@@ -123,15 +123,32 @@ class Feed:
     ) -> None:
         self._samples, self._format, self._batch_size, self._seed = samples, format, batch_size, seed
         self._rank, self._ranks, self._workers = rank, ranks, num_workers
+        first = self._order(0)
+        self.steps_per_epoch, self.samples_per_step = len(first), len(first[0])
+
+    @abstractmethod
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from the `start`-th on; of each batch, the part of this rank."""
+
+    def _order(self, epoch: int) -> list[Tensor]:
+        if self._samples.domains is None:
+            return epoch_order(len(self._samples), self._batch_size, self._seed, epoch)
+        return domain_order(self._samples.domains, self._batch_size, self._seed, epoch)
+
+
+class Feed(Batches):
+    """Samples with one label each."""
+
+    def __init__(
+        self, samples: Samples, format: InputFormat, augment: str, batch_size: int, seed: int, *ranks_and_workers: int
+    ) -> None:
+        super().__init__(samples, format, batch_size, seed, *ranks_and_workers)
         self._augmentation = Augmentation(augment)
         self._ready = None
         if isinstance(samples.inputs, Tensor) and augment == "none":
             self._ready = format.normalise(samples.inputs)
-        first = self._order(0)
-        self.steps_per_epoch, self.samples_per_step = len(first), len(first[0])
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from the `start`-th on; of each batch, the part of this rank."""
         order, domains = self._order(epoch), self._samples.domains
         places, count = order, len(self._samples)
         if domains is not None:  # a sample may come twice in an epoch, so it is the place in it that is drawn for
@@ -146,11 +163,6 @@ class Feed:
             inputs = raw if self._ready is not None else self._format.normalise(self._augmented(raw, place, draws))
             yield Batch(inputs, self._samples.labels[indices], domains=None if domains is None else domains[indices])
 
-    def _order(self, epoch: int) -> list[Tensor]:
-        if self._samples.domains is None:
-            return epoch_order(len(self._samples), self._batch_size, self._seed, epoch)
-        return domain_order(self._samples.domains, self._batch_size, self._seed, epoch)
-
     def _augmented(self, raw: Tensor, places: Tensor, draws: Tensor | None) -> Tensor:
         return raw if draws is None else self._augmentation.apply(raw, draws[places])
 
@@ -161,8 +173,8 @@ class Feed:
         return iter(streamed(inputs, [indices.tolist() for indices in order], self._workers))
 
 
-class SceneFeed:
-    """The training batches of scenes, epoch by epoch: normalised images (B, 3, h, w) and their classes (B, h, w)."""
+class SceneFeed(Batches):
+    """Scenes with a label for each pixel: normalised images (B, 3, h, w) and their classes (B, h, w)."""
 
     def __init__(
         self,
@@ -171,27 +183,18 @@ class SceneFeed:
         augmentation: SceneAugmentation,
         batch_size: int,
         seed: int,
-        rank: int = 0,
-        ranks: int = 1,
-        num_workers: int = 0,
+        *ranks_and_workers: int,
     ) -> None:
-        self._samples, self._format, self._augmentation = samples, format, augmentation
-        self._batch_size, self._seed = batch_size, seed
-        self._rank, self._ranks, self._workers = rank, ranks, num_workers
-        first = self._order(0)
-        self.steps_per_epoch, self.samples_per_step = len(first), len(first[0])
+        super().__init__(samples, format, batch_size, seed, *ranks_and_workers)
+        self._augmentation = augmentation
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from the `start`-th on; of each batch, the part of this rank."""
         draws = self._augmentation.draws(len(self._samples), self._seed, epoch)
         order = [part[self._rank :: self._ranks] for part in self._order(epoch)[start:]]
         drawn = [draws[part] for part in order]
         for images, masks in scene_batches(self._samples, self._augmentation, order, drawn, self._workers):
             targets = masks.long()
             yield Batch(self._format.normalise(images), targets.masked_fill_(targets == IGNORED, NO_TARGET))
-
-    def _order(self, epoch: int) -> list[Tensor]:
-        return epoch_order(len(self._samples), self._batch_size, self._seed, epoch)
 
 
 def evaluation_batches(

@@ -212,7 +212,6 @@ class _Training:
         if averager is not None:
             course = Course(self.steps, self.feed.steps_per_epoch, **_settings(Course, spec))
             self.averager = AVERAGERS[averager](self.plain_model, course)
-        self.memory_format = torch.channels_last if spec.channels_last else torch.preserve_format
         self.keeps_best = averager is None and (trial.select == "best-val" or spec.patience is not None)
         self.progress = _Progress()
         self.best_state: dict[str, Tensor] | None = None
@@ -458,7 +457,7 @@ class _Training:
 
     def _on_device(self, batch: Batch) -> Batch:
         inputs, targets, domains = batch.inputs, batch.targets, batch.domains
-        inputs = inputs.to(memory_format=self.memory_format)
+        inputs = inputs.to(memory_format=self.task.memory_format)
         if (device := self.engine.device).type != "cpu":
             inputs, targets = inputs.to(device), targets.to(device)
             domains = None if domains is None else domains.to(device)

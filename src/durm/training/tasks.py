@@ -1,7 +1,8 @@
 """What a model is trained to tell: how its batches are made, and what is measured of it."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from durm.errors import InputError
 from durm.evaluation.classification import class_accuracies, classification_metrics, reliability
 from durm.heads import full_logits
 from durm.scores import probabilities
-from durm.training.feeding import Feed, SceneFeed, evaluation_batches
+from durm.training.feeding import Batches, Feed, SceneFeed, evaluation_batches
 from durm.training.trial import Trial
 
 EVALUATION_BATCH = 256
@@ -37,23 +38,28 @@ class Scores:
     confusion: list[list[int]] = field(default_factory=list)
 
 
-class Task(Protocol):
+class Task(ABC):
     """`metric` is the one by which the best weights are chosen; `train_samples` of the training set are evaluated."""
 
-    metric: str
-    train_samples: int
+    metric: ClassVar[str]
+    train_samples: ClassVar[int]
 
-    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> "Feed | SceneFeed":
+    def __init__(self, trial: Trial, bundle: DataBundle, device: torch.device) -> None:
+        self.trial, self.bundle, self.device = trial, bundle, device
+        self.memory_format = torch.channels_last if trial.train.channels_last else torch.preserve_format
+
+    @abstractmethod
+    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> Batches:
         """The training batches; of each, the part of this rank."""
 
+    @abstractmethod
     def scores(self, model: nn.Module, samples: Samples) -> Scores:
         """The model is left in eval mode."""
 
 
 def make_task(trial: Trial, bundle: DataBundle, device: torch.device) -> Task:
     check_recipe(trial, bundle)
-    made: Task = TASKS[bundle.task](trial, bundle, device)
-    return made
+    return TASKS[bundle.task](trial, bundle, device)
 
 
 def check_recipe(trial: Trial, bundle: DataBundle) -> None:
@@ -75,22 +81,16 @@ def check_recipe(trial: Trial, bundle: DataBundle) -> None:
         raise InputError(f"augment {augment!r} takes images, and the samples have shape {shape}")
 
 
-class Classification:
+class Classification(Task):
     """One label for each sample."""
 
     metric = "accuracy"
     train_samples = 10_000
 
-    def __init__(self, trial: Trial, bundle: DataBundle, device: torch.device) -> None:
-        self.trial, self.bundle, self.device = trial, bundle, device
-        self.memory_format = torch.channels_last if trial.train.channels_last else torch.preserve_format
-
     def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> Feed:
         spec, bundle = self.trial.train, self.bundle
         augment = spec.augment or bundle.augment
-        return Feed(
-            bundle.train, bundle.input, augment, spec.batch_size, self.trial.seed, rank, ranks, num_workers
-        )  # fmt: skip
+        return Feed(bundle.train, bundle.input, augment, spec.batch_size, self.trial.seed, rank, ranks, num_workers)
 
     def scores(self, model: nn.Module, samples: Samples) -> Scores:
         logits, classes = self.predict(model, samples), self.bundle.num_classes
@@ -110,15 +110,11 @@ class Classification:
             return torch.cat([model(inputs).float().cpu() for inputs in on_device])
 
 
-class Segmentation:
+class Segmentation(Task):
     """One label for each pixel."""
 
     metric = "miou"
     train_samples = 200
-
-    def __init__(self, trial: Trial, bundle: DataBundle, device: torch.device) -> None:
-        self.trial, self.bundle, self.device = trial, bundle, device
-        self.memory_format = torch.channels_last if trial.train.channels_last else torch.preserve_format
 
     def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> SceneFeed:
         spec, bundle = self.trial.train, self.bundle
@@ -156,7 +152,4 @@ class Segmentation:
         return Scores(tally.metrics(), tally.reliability, tally.classes, tally.confusion_all.tolist())
 
 
-TASKS: dict[str, type[Classification] | type[Segmentation]] = {
-    "classification": Classification,
-    "segmentation": Segmentation,
-}
+TASKS: dict[str, type[Task]] = {"classification": Classification, "segmentation": Segmentation}
