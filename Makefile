@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 REQUIREMENTS := pyproject.toml constraints.txt
+# Each of the two test processes; with more threads than cores, small steps wait for each other.
+ONE_THREAD := OMP_NUM_THREADS=1
 
 .PHONY: help demo test test-slow lint format docs claims bench clean
 
@@ -13,10 +15,10 @@ demo: .venv/.bench  ## does DuRM help on the embedded digits data? the verdict, 
 	$(BIN)/durm compare --out runs/demo
 
 test: .venv/.dev  ## the test suite
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-slow: .venv/.dev  ## the tests that take minutes: every model of every library
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m slow
 
 lint: .venv/.dev  ## ruff and mypy
 	$(BIN)/ruff check .
