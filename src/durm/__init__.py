@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from durm import probes as probes
     from durm import theory as theory
     from durm.heads import dummies, full_logits, narrow, narrow_state_dict, pad_to_multiple, widen
-    from durm.losses import CrossEntropyLoss, cross_entropy, push_pull
+    from durm.losses import CrossEntropyLoss, PushPull, cross_entropy, push_pull
     from durm.scores import dummy_hits, dummy_mass, probabilities
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "CrossEntropyLoss",
+    "PushPull",
     "cross_entropy",
     "dummies",
     "dummy_hits",
@@ -41,7 +42,7 @@ __all__ = [
 
 _HOME = {
     **dict.fromkeys(("dummies", "full_logits", "narrow", "narrow_state_dict", "pad_to_multiple", "widen"), "heads"),
-    **dict.fromkeys(("CrossEntropyLoss", "cross_entropy", "push_pull"), "losses"),
+    **dict.fromkeys(("CrossEntropyLoss", "PushPull", "cross_entropy", "push_pull"), "losses"),
     **dict.fromkeys(("dummy_hits", "dummy_mass", "probabilities"), "scores"),
 }
 

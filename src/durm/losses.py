@@ -50,7 +50,7 @@ def cross_entropy(
     Raises:
         ValueError: for an index target outside 0 … C - 1 (checked on CPU in eager mode) and for shapes that do not fit.
 
-    Example:
+    Examples:
         >>> logits = torch.tensor([[2.0, 1.0, 0.0]])  # two classes, one dummy
         >>> cross_entropy(logits, torch.tensor([0]), num_classes=2)
         tensor(0.4076)
@@ -99,7 +99,7 @@ class CrossEntropyLoss(nn.Module):
         reduction: as in `cross_entropy`.
         dim: as in `cross_entropy`.
 
-    Example:
+    Examples:
         >>> criterion = CrossEntropyLoss(num_classes=2, label_smoothing=0.1)
         >>> criterion(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
         tensor(0.4576)
@@ -168,7 +168,7 @@ def push_pull(logits: Tensor, target: Tensor, num_classes: int, *, ignore_index:
     Returns:
         `push` and `pull`, each of shape `(C + C_d,)`, summed over all positions.
 
-    Example:
+    Examples:
         >>> push, pull = push_pull(torch.zeros(4, 3), torch.tensor([0, 0, 1, 1]), num_classes=2)
         >>> push
         tensor([0.6667, 0.6667, 1.3333])

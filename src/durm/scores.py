@@ -28,7 +28,7 @@ def dummy_mass(logits: Tensor, num_classes: int, *, dim: int = 1) -> Tensor:
     Returns:
         p_D, of the shape of `logits` without the class axis. Zero where there are no dummies.
 
-    Example:
+    Examples:
         >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
         >>> dummy_mass(logits, num_classes=2)
         tensor([0.0900, 0.3333])
@@ -46,7 +46,7 @@ def dummy_hits(logits: Tensor, num_classes: int, *, dim: int = 1) -> Tensor:
     Returns:
         A boolean tensor of the shape of `logits` without the class axis; a tie counts for the real class.
 
-    Example:
+    Examples:
         >>> dummy_hits(torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 3.0]]), num_classes=2)
         tensor([False,  True])
     """
@@ -63,7 +63,7 @@ def probabilities(logits: Tensor, num_classes: int, *, over: Literal["real", "al
     `over="real"` is what the narrowed model says: C values that sum to 1. `over="all"` keeps the dummies in: C + C_d
     values that sum to 1, of which the first C sum to 1 - p_D. The two differ by the factor 1 - p_D on the real classes.
 
-    Example:
+    Examples:
         >>> logits = torch.tensor([[2.0, 1.0, 0.0]])
         >>> probabilities(logits, num_classes=2)
         tensor([[0.7311, 0.2689]])

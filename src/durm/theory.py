@@ -60,7 +60,7 @@ def minimum_probability(ratio: Number, steps: Number) -> float | Tensor:
     Raises:
         ValueError: for a ratio that is not a finite number above 0, and for steps that are not whole or below 1.
 
-    Example:
+    Examples:
         >>> round(minimum_probability(ratio=2, steps=10), 3)
         0.886
         >>> minimum_probability(torch.tensor([1.0, 1.5, 3.0]), 100)
@@ -93,7 +93,7 @@ def size_probability(ratio: Number, steps: Number) -> float | Tensor:
 
     Arguments, return value and errors are those of `minimum_probability`.
 
-    Example:
+    Examples:
         >>> round(size_probability(ratio=2, steps=10), 3)
         0.327
     """
@@ -230,7 +230,7 @@ def gradient_variance(
         samples: simulate so many gradients instead of using the closed form.
         seed: of the simulation.
 
-    Example:
+    Examples:
         >>> gradient_variance(0.5, sigma_n=0.5, sigma_p=1.0, sigma_d=0.25)
         GradientVariance(erm=0.625, durm=0.6875)
     """
@@ -311,7 +311,7 @@ def check_assumptions(logits: Tensor, targets: Tensor, num_classes: int) -> Assu
     Raises:
         ValueError: for shapes that do not fit, fewer than two samples, and logits that are NaN or +∞.
 
-    Example:
+    Examples:
         >>> logits = torch.tensor([[2.0, 0.0, 0.0], [1.0, 0.0, -1.0], [0.0, 3.0, 0.0]], dtype=torch.float64)
         >>> found = check_assumptions(logits, torch.tensor([0, 1, 1]), num_classes=2)
         >>> found.mean, round(found.dummy_mass, 4)
@@ -371,7 +371,7 @@ def eigenvalue_norm_correlation(eigenvalues: Tensor, norms: Tensor) -> Correlati
     Raises:
         ValueError: for shapes that differ, and where the correlation is undefined.
 
-    Example:
+    Examples:
         >>> eigenvalue_norm_correlation(torch.tensor([1.0, 2.0, 3.0, 5.0]), torch.tensor([0.2, 0.1, 0.4, 0.5]))
         Correlation(value=0.85..., interval=(-0.5..., 0.99...), n=4)
     """

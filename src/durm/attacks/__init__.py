@@ -53,7 +53,7 @@ class Attack:
         through: the logits that the loss is of, "real", "full" or "dummy".
         targeted: whether the targets are the wanted classes instead of the true ones.
 
-    Example:
+    Examples:
         >>> attack = Attack("pgd", eps=8 / 255, steps=20, restarts=2)
         >>> attack.gradient_passes
         40
@@ -151,7 +151,7 @@ def auto(
         steps: of each APGD.
         queries: of Square.
 
-    Example:
+    Examples:
         >>> [(attack.kind, attack.loss) for attack in auto(8 / 255)]
         [('apgd', 'ce'), ('apgd', 'dlr'), ('square', 'cw')]
     """

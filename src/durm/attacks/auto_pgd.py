@@ -91,7 +91,7 @@ def checkpoints(steps: int) -> Iterator[int]:
 
     p_0 = 0, p_1 = 0.22, p_{j+1} = p_j + max(p_j - p_{j-1} - 0.03, 0.06), up to 1.
 
-    Example:
+    Examples:
         >>> list(checkpoints(100))
         [22, 41, 57, 70, 80, 87, 93, 99]
     """

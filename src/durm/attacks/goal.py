@@ -81,7 +81,7 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 def margin(logits: Tensor, targets: Tensor) -> Tensor:
     """max_{k != y} z_k - z_y (Carlini & Wagner 2017, f_6): above 0 where another logit is the largest.
 
-    Example:
+    Examples:
         >>> margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
         tensor([-1.])
     """
@@ -95,7 +95,7 @@ def dlr(logits: Tensor, targets: Tensor) -> Tensor:
     z_(1) >= z_(2) >= … are the logits in order. Unlike the cross-entropy it does not change when the logits are scaled,
     so it has a gradient where the softmax has none left.
 
-    Example:
+    Examples:
         >>> dlr(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
         tensor([-0.5000])
     """

@@ -18,7 +18,7 @@ class Normalised(nn.Module):
         std: likewise.
         scale: the raw value of white: 1 if the model's raw inputs were in [0, 1] already, 255 for bytes.
 
-    Example:
+    Examples:
         >>> model = Normalised(nn.Linear(4, 3), mean=torch.tensor(127.5), std=torch.tensor(64.0), scale=255)
         >>> model(torch.rand(2, 4)).shape
         torch.Size([2, 3])

@@ -29,7 +29,7 @@ def fgsm(
     The inputs count as a point: where the step lowers the loss, they are what is returned. The arguments are those of
     `pgd`.
 
-    Example:
+    Examples:
         >>> model = nn.Linear(2, 2, bias=False)
         >>> model.weight.data = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         >>> fgsm(model, torch.tensor([[0.5, 0.25]]), torch.tensor([0]), eps=0.125)

@@ -88,7 +88,7 @@ def square(
 def share(query: int, queries: int) -> float:
     """p at this query, the published schedule for 10,000 queries being stretched to as many as there are.
 
-    Example:
+    Examples:
         >>> share(1, 1000), share(2, 1000), share(1000, 1000)
         (0.8, 0.4, 0.0015625)
     """
@@ -113,7 +113,7 @@ def _patches(image: tuple[int, int, int], share: float, count: int, rows: Tensor
 def patch_size(height: int, width: int, share: float) -> tuple[int, int]:
     """The height and width of a patch: a square of that share of the image, or a run of it if that is one pixel high.
 
-    Example:
+    Examples:
         >>> patch_size(32, 32, 0.05), patch_size(1, 64, 0.05)
         ((7, 7), (1, 3))
     """

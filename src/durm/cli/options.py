@@ -17,10 +17,15 @@ Data = Annotated[
     ),
 ]
 DataRoot = Annotated[
-    Path | None, typer.Option(help="The folder of data sets that are downloaded.", rich_help_panel=_DATA)
+    Path | None,
+    typer.Option(help="The folder above the published data sets; default ./data.", rich_help_panel=_DATA),
 ]
 ImageSize = Annotated[
-    int | None, typer.Option(help="Side of the images in pixels; default: as they are.", rich_help_panel=_DATA)
+    int | None,
+    typer.Option(
+        help="Side of the images in pixels; default: as they are, or 224 for photographs of different sizes.",
+        rich_help_panel=_DATA,
+    ),
 ]
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out files that cannot be read.", rich_help_panel=_DATA)
@@ -61,7 +66,7 @@ LabelSmoothing = Annotated[
 Patience = Annotated[
     int | None,
     typer.Option(
-        help="Stop after so many epochs without a better validation accuracy, and take the best weights.",
+        help="Stop after so many validations without a better accuracy (or mean IoU), and take the best weights.",
         rich_help_panel=_TRAINING,
     ),
 ]

@@ -144,7 +144,7 @@ def _list(recipes: list[dict[str, Any]], *, json: bool) -> None:
     for recipe in recipes:
         done = ", ".join(f"{scale} {run['done']}/{run['trials']}" for scale, run in recipe["done"].items())
         parts = [f"{kind} {', '.join(map(str, recipe[kind]))}" for kind in ("tables", "figures") if recipe[kind]]
-        typer.echo(f"{recipe['id']}: {recipe['title']} ({'; '.join(parts)})")
+        typer.echo(f"{recipe['id']}: {recipe['title']}" + (f" ({'; '.join(parts)})" if parts else ""))
         typer.echo(f"  needs  {', '.join(recipe['needs'])}")
         typer.echo(f"  rows   {', '.join(recipe['rows'])}")
         typer.echo(f"  run    {done} trials")

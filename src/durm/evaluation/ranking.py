@@ -17,7 +17,7 @@ class Ranking:
     On the scale of the logit, x = log(s / (1 − s)), scores of 10⁻⁹ and 10⁻⁸ are about as far apart as 0.1 and 0.5. Bins
     are of equal width in x / (8 + |x|), so there are 4,000 to a unit of x at 0, 800 at ±10 and 300 at ±20.
 
-    Example:
+    Examples:
         >>> ranking = Ranking()
         >>> ranking.add(torch.tensor([-9.0, -5.0, -7.0, 1.0]), wrong=torch.tensor([False, False, True, True]))
         >>> ranking.auroc(), ranking.auroc_error()

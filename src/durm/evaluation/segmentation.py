@@ -111,7 +111,7 @@ def segment(model: nn.Module, image: Tensor, *, window: Size | None = None, stri
     Returns:
         Logits of shape (C + C_d, H, W).
 
-    Example:
+    Examples:
         >>> segment(nn.Conv2d(3, 5, 1), torch.zeros(3, 40, 60), window=(32, 32)).shape
         torch.Size([5, 40, 60])
     """
@@ -205,7 +205,7 @@ class Tally:
         confusion: (C, C) counts; rows are the true classes, columns the predicted ones.
         confusion_all: (C, C + C_d) counts of which of all logits is the largest. A tie counts for the real class.
 
-    Example:
+    Examples:
         >>> tally = Tally(num_classes=2, dummies=1)
         >>> logits = torch.tensor([[4.0, 0.0, 1.0], [0.0, 4.0, 2.0], [0.0, 0.0, 3.0]])[:, None]
         >>> tally.add(logits, torch.tensor([[0, 1, 0]]))

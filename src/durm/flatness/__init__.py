@@ -149,7 +149,7 @@ def measure(
     Raises:
         ValueError: for what does not fit together, in one sentence.
 
-    Example:
+    Examples:
         >>> import durm, torch
         >>> model = durm.widen(nn.Linear(4, 3), dummies=2)
         >>> found = measure(model, torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2]), num_classes=3)

@@ -31,7 +31,7 @@ def trace(loss: Loss | Hessian, *, samples: int = 16, seed: int = 0) -> Trace:
         samples: random vectors, each of which takes one product; at least 2.
         seed: of those vectors.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from durm.flatness import ClosureLoss
         >>> w = torch.nn.Parameter(torch.ones(3))

@@ -70,7 +70,7 @@ def top_eigenvalues(
         vectors: whether the eigenvectors are wanted.
         seed: of the random part of the start.
 
-    Example:
+    Examples:
         >>> from torch import nn
         >>> from durm.flatness import ClosureLoss
         >>> w = nn.Parameter(torch.tensor([1.0, 1.0, 1.0]))

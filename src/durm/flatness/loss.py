@@ -89,7 +89,7 @@ class ClosureLoss(Loss):
         closure: gives f(w), a scalar with its graph.
         parameters: w, by name.
 
-    Example:
+    Examples:
         >>> w = nn.Parameter(torch.tensor([1.0, 2.0]))
         >>> loss = ClosureLoss(lambda: (w**3).sum(), {"w": w})
         >>> loss.gradient()
@@ -129,7 +129,7 @@ class ClassifierLoss(Loss):
     Raises:
         ValueError: for shapes that do not fit, and where no parameter is left to look at.
 
-    Example:
+    Examples:
         >>> import durm
         >>> model = durm.widen(nn.Linear(4, 3), dummies=2)
         >>> inputs, targets = torch.zeros(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])

@@ -48,7 +48,7 @@ def loss_along(
         distances: where to look, as shares of the norm of the weights; one forward pass each.
         seed: of the random direction. What it gives to shared parameters does not depend on C_d.
 
-    Example:
+    Examples:
         >>> import torch
         >>> model = torch.nn.Linear(4, 3)
         >>> loss = ClassifierLoss(model, torch.zeros(3, 4), torch.tensor([0, 1, 2]), num_classes=3)

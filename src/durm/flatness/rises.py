@@ -69,7 +69,7 @@ def stability(
     Raises:
         ValueError: if the loss is not finite.
 
-    Example:
+    Examples:
         >>> from torch import nn
         >>> from durm.flatness import ClosureLoss
         >>> w = nn.Parameter(torch.tensor([3.0, 4.0]))  # one filter with the norm 5

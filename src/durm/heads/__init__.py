@@ -85,7 +85,7 @@ def widen(
     Raises:
         ValueError: if no head is found, or several that could be meant; if it cannot be widened; if it already is.
 
-    Example:
+    Examples:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
         >>> model = widen(model, dummies=2)
         >>> model(torch.zeros(1, 4)).shape
@@ -120,7 +120,7 @@ def narrow(model: Model) -> Model:
     Raises:
         ValueError: if it is sharded, or if its head widens itself, whose real logits depend on the dummies.
 
-    Example:
+    Examples:
         >>> model = narrow(widen(nn.Linear(8, 3), dummies=2))
         >>> model
         Linear(in_features=8, out_features=3, bias=True)
@@ -151,7 +151,7 @@ def narrow_state_dict(
         head: the name of the widened layer, or a list of them, as the keys of `state` have it.
         num_classes: C.
 
-    Example:
+    Examples:
         >>> state = widen(nn.Linear(8, 3), dummies=2).state_dict()
         >>> narrow_state_dict(state)["weight"].shape
         torch.Size([3, 8])
@@ -197,7 +197,7 @@ def full_logits(model: Model) -> Iterator[Model]:
 
     It is what dummy scores need, and what training needs of a model that is kept in eval mode.
 
-    Example:
+    Examples:
         >>> model = widen(nn.Linear(8, 3), dummies=2).eval()
         >>> with full_logits(model):
         ...     model(torch.zeros(1, 8)).shape
@@ -217,7 +217,7 @@ def full_logits(model: Model) -> Iterator[Model]:
 def dummies(model: nn.Module) -> int:
     """C_d: how many dummy classes the model has; 0 for one that was not widened.
 
-    Example:
+    Examples:
         >>> dummies(widen(nn.Linear(8, 3), dummies=2))
         2
     """
@@ -238,10 +238,10 @@ def pad_to_multiple(
 ) -> Model:
     """Adds as many dummies as make the width of the head a multiple of `multiple`, possibly none.
 
-    Tensor cores work best on multiples of 8; language models pad 50257 tokens to 50304 for this reason. The other
-    arguments are those of `widen`.
+    Tensor cores work best on multiples of 8; language models pad 50257 tokens to 50304, a multiple of 64, for this
+    reason. The other arguments are those of `widen`.
 
-    Example:
+    Examples:
         >>> pad_to_multiple(nn.Linear(64, 10), 8)
         WidenedLinear(in_features=64, out_features=16, bias=True, dummies=6)
     """

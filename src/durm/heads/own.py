@@ -22,7 +22,7 @@ class WidensItself(Protocol):
     The module must count its classes by the rows of its parameters, not by a number that it keeps. The attributes
     `num_classes` and `full` belong to `widen`.
 
-    Example:
+    Examples:
         >>> import durm, torch
         >>> from torch import nn
         >>> class Cosines(nn.Module):

@@ -24,7 +24,7 @@ class Watching(lightning.Callback):
         label_smoothing: that of the loss.
         ignore_index: the class index whose samples or pixels do not count.
 
-    Example:
+    Examples:
         >>> watching = Watching(["gradient_norm", "dummy_mass"])
         >>> trainer = lightning.Trainer(callbacks=[watching])  # doctest: +SKIP
         >>> trainer.fit(module, loader)  # doctest: +SKIP

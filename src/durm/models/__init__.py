@@ -37,7 +37,7 @@ def build(
     vocabulary: int | None = None,
     embedding: Tensor | None = None,
 ) -> nn.Module:
-    """A model with C outputs for samples of that shape. Nothing is downloaded unless `pretrained`.
+    """A model with C outputs for samples of that shape. No weights are downloaded unless `pretrained`.
 
     Of text the samples are token ids, of which there are `vocabulary`. A pretrained `transformer` starts from the
     `embedding` that came with the data. A segmentation model takes images of other sizes than `shape` too, and gives

@@ -152,7 +152,7 @@ def _without_level(setting: Setting) -> tuple[str, ...]:
 def change(levels: Mapping[float, Values]) -> dict[str, float]:
     """For each seed, by how much values change from the lowest level to the highest: least squares over log(level).
 
-    Example:
+    Examples:
         >>> round(change({1.0: {"0": 5.0}, 10.0: {"0": 6.0}})["0"], 6)
         1.0
     """

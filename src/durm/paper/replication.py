@@ -58,7 +58,7 @@ METHOD = """\
   where a claim is about every setting. Fewer than six differences that are all equal decide nothing.
 - **Variance** over a few seeds says next to nothing by itself: there each setting is one value, the logarithm of the
   ratio of variances. Pitman and Morgan's test is told beside it.
-- **Looks.** A study that was looked at k times enters with the level of its k-th look. That the ledger is read again
+- **Looks.** A study that was looked at k times enters with the level of its k-th look. That this page is computed again
   whenever a study is added is not corrected for, nor that there are many claims: of claims that are wrong, each on its
   own has 5 chances in 100 to be said to hold.
 - **Once.** A run that stands in two studies, by the hash of its weights, counts once.

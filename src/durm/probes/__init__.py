@@ -99,7 +99,7 @@ def watch(
         label_smoothing: that of the loss; as in `durm.cross_entropy`, over the real classes.
         ignore_index: the class index whose samples or pixels do not count.
 
-    Example:
+    Examples:
         >>> import durm
         >>> model = durm.widen(nn.Linear(4, 3), dummies=2)
         >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

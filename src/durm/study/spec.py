@@ -87,10 +87,20 @@ class Arm(Strict):
 class Study(Conditions):
     """A validated study. `trials()` lists what it stands for.
 
-    `metric` is what the verdict is about: accuracy, or that under one of the attacks, such as robust_pgd_real; of
-    segmentation miou (the default), macc, or accuracy, which is that of pixels.
-    `rope` is half the width of the region of practical equivalence, in the unit of the metric. With `max_seeds` the
-    study goes on until every arm is decided: `seeds` are then those of the looks so far. `null` adds the null control.
+    Attributes:
+        name: names the folder in runs/.
+        data: one data set or several; each with each model and each method is a setting.
+        model: one model or several.
+        method: one method or several.
+        arms: what is compared, each with the first one; `dummies`, a list of C_d, is short for them.
+        seeds: how many, from 0 on, or a list of them.
+        train: how every arm is trained.
+        metric: what the verdict is about: accuracy, or that under one of the attacks, such as robust_pgd_real; of
+            segmentation miou (the default), macc, or accuracy, which is that of pixels.
+        rope: half the width of the region of practical equivalence, in the unit of the metric.
+        max_seeds: the study goes on until every arm is decided, or so many seeds are used up; `seeds` are then those
+            of the looks so far.
+        null: whether there is a null control.
     """
 
     name: Name = "study"

@@ -219,11 +219,21 @@ class AttackSpec(Strict):
 class Conditions(Strict):
     """What all trials of a study have in common.
 
-    `threads` is part of it, because the number of threads changes the order of sums and with it the last bits.
-    `attacks` are run on so many samples of the test set, which are the same for all. `probes` watch the training; with
-    `flatness` the curvature of the loss on so many training samples is looked at too, after each validation.
-    Scenes are segmented whole, or through a `window` of that height and width that is moved by `window_stride`, two
-    thirds of it unless it is given.
+    Attributes:
+        pretrained: whether the model starts from pretrained weights, which are downloaded.
+        image_size: side of the images in pixels; of scenes with masks the shorter one. Left out, as the data have it.
+        skip_bad: leave out files that cannot be read.
+        select: the weights that are evaluated, the last ones or the best on the validation set.
+        device: cpu, cuda, or what else torch calls it.
+        devices: how many of them train one model.
+        precision: 32, bf16-mixed or 16-mixed.
+        threads: of a trial; a condition, because their number changes the order of sums and with it the last bits.
+        attacks: what the trained models are attacked with.
+        attack_samples: on so many samples of the test set, the same for all trials.
+        probes: what is watched during training.
+        flatness: so many training samples on which the curvature of the loss is measured after each validation.
+        window: height and width of the part of a scene that is segmented at a time; left out, all of it.
+        window_stride: how far the window is moved; left out, two thirds of it.
     """
 
     pretrained: bool = False
