@@ -98,6 +98,26 @@ def test_into_a_dummy() -> None:
     assert found["pgd_dummy"]["into_dummies"] == pytest.approx(100 * hit.float().mean().item())
 
 
+def test_auto_gets_no_fewer_into_dummies_than_its_members() -> None:
+    """Success is to be in a dummy there, and one that is there is left there, right or wrong over the real logits."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 16), nn.ReLU(), nn.Linear(16, 3))
+    model = durm.widen(net, 2)
+    pixels = torch.randint(256, (60, 1, SIDE, SIDE), dtype=torch.uint8)
+    many = Samples(pixels, torch.randint(3, (60,)))
+    attacks = [spec(kind, through=["dummy"], eps=0.1, steps=20) for kind in ("apgd", "auto")]
+    found = robustness(model, many, FORMAT, attacks, limit=60)
+    clean, apgd, auto = (found[name]["into_dummies"] for name in ("clean", "apgd_dummy", "auto_dummy"))
+    assert clean < apgd <= auto
+
+
+def test_what_is_wrong_without_an_attack_is_not_robust() -> None:
+    """Square's stripes alone would cross the middle and make right what is wrong; one query can undo nothing."""
+    wrong = Samples(samples().inputs, 1 - samples().labels)
+    found = robustness(Mean(), wrong, FORMAT, [spec("square", eps=80 / 255, steps=1)], limit=100)
+    assert found["clean"]["accuracy"] == found["square_real"]["accuracy"] == 0
+
+
 def test_accuracy_is_over_the_real_logits() -> None:
     """A dummy that is always the largest takes every sample, and changes no accuracy."""
     model = durm.widen(Mean(), 1)
@@ -118,6 +138,17 @@ def test_attacks_that_were_made_on_another_model() -> None:
     assert transfer(Mean(scale=3.0), Mean(), samples(), FORMAT, attack, limit=100) == 60
     wrong = Samples(samples().inputs, 1 - samples().labels)
     assert transfer(Mean(sign=-1.0), Mean(), wrong, FORMAT, attack, limit=100) == 40
+
+
+def test_each_model_sees_its_own_normalisation() -> None:
+    """The source was trained on pixels in other units; seen in the target's, none would be near its boundary."""
+    halved = InputFormat((1, SIDE, SIDE), torch.full((1, 1, 1), -255.0), torch.full((1, 1, 1), 510.0), white=255.0)
+    source = Mean()
+    with torch.no_grad():  # on (x + 1) / 2 what Mean is on x
+        source.head.weight *= 2
+        source.head.bias[:] = torch.tensor([1.5, -1.5])
+    attack = spec(eps=15 / 255)
+    assert transfer(source, Mean(), samples(), FORMAT, attack, limit=100, source_format=halved) == 60
 
 
 def test_the_same_samples_are_attacked_whatever_the_model() -> None:

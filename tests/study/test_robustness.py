@@ -197,6 +197,14 @@ def test_text_cannot_be_attacked(tmp_path: Path) -> None:
         check_study(make_study(values, "a study"), None)
 
 
+def test_an_attack_that_the_arm_without_dummies_cannot_have_is_refused_before_training() -> None:
+    """The DLR loss takes three logits: two classes have them with a dummy, and not without."""
+    attack = {"kind": "pgd", "loss": "dlr", "through": ["full"]}
+    values = {"data": "subset:classes=2:digits", "attacks": [attack], "dummies": [0, 1], "seeds": 1}
+    with pytest.raises(InputError, match="needs at least 3 logits, and there are 2"):
+        check_study(make_study(values, "a study"), None)
+
+
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small study with attacks, run from the command line."""

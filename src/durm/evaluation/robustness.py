@@ -56,10 +56,20 @@ def robustness(
 
 
 def transfer(
-    source: nn.Module, target: nn.Module, samples: Samples, format: InputFormat, attack: AttackSpec, *, limit: int
+    source: nn.Module,
+    target: nn.Module,
+    samples: Samples,
+    format: InputFormat,
+    attack: AttackSpec,
+    *,
+    limit: int,
+    source_format: InputFormat | None = None,
 ) -> float:
-    """The accuracy of one model, in percent, on what an attack through the real logits of another made of inputs."""
-    crafted, shown = unit_model(source, format), unit_model(target, format)
+    """The accuracy of one model, in percent, on what an attack through the real logits of another made of inputs.
+
+    The format is that of the samples and of the target, and of the source too unless it has another one.
+    """
+    crafted, shown = unit_model(source, source_format or format), unit_model(target, format)
     chosen, device = attacked_samples(samples, limit), torch.device("cpu")
     batches = list(_batches(chosen, format, device))
     changed = [
@@ -135,19 +145,29 @@ def _strongest(
     purpose: tuple[int, str, int],
     start: Tensor | None = None,
 ) -> Tensor:
-    """The pixels after all attacks, each on those that the ones before have not fooled."""
+    """The pixels after all attacks, each on those that the ones before have not fooled.
+
+    Those that need no attack stay as they are: another point of the ball, where the model is right, is no defence.
+    """
     seed, name, batch = purpose
     changed = pixels.clone()
-    left = torch.ones(len(pixels), dtype=torch.bool, device=pixels.device)
+    stood = _stands(model, pixels, targets, attacks[0].through)
+    left = torch.ones_like(stood)
     for number, attack in enumerate(attacks):
         random = generator(seed, "attack", name, batch, number)
         begin = None if start is None else start[left]
         changed[left] = attack(model, pixels[left], targets[left], generator=random, start=begin, early_stop=True)
         if number + 1 < len(attacks):
-            left &= _logits(model, changed)[0].argmax(1) == targets
+            left &= _stands(model, changed, targets, attack.through)
             if not left.any():
                 break
-    return changed
+    return torch.where(stood.view(-1, *[1] * (pixels.ndim - 1)), changed, pixels)
+
+
+def _stands(model: Normalised, pixels: Tensor, targets: Tensor, through: str) -> Tensor:
+    """Which samples are not where an attack on that surface wants them: misclassified, or in a dummy."""
+    real, every = _logits(model, pixels)
+    return every.argmax(1) < real.shape[1] if through == "dummy" else real.argmax(1) == targets
 
 
 @torch.no_grad()

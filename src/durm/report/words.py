@@ -30,7 +30,10 @@ CAPTIONS = {
         "whose largest logit of all is a dummy. Last: the probability on the dummies, on a logarithmic scale."
     ),
     "val_nll": "The loss over the real classes on the validation set, comparable between numbers of dummies.",
-    "radius": "What is left of the accuracy as the ball grows within which the attack may change the inputs.",
+    "radius": (
+        "What is left of the accuracy as the ball grows within which the attack may change the inputs. Each radius "
+        "starts from the result of the one before, so this attack is a little stronger than the one in the table."
+    ),
     "calibration": (
         "How often the model is right when it is so sure, on the test set, all seeds pooled. On the dashed line a "
         "model is exactly as often right as it says; below it, it is too sure of itself. Bins of fewer than 10 "

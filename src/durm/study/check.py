@@ -61,6 +61,8 @@ def check_study(study: Study, data_root: Path | None) -> None:
         if trial.attacks and bundle.input.white is None:
             raise InputError(f"attacks need images, and data {trial.data!r} are none: its values have no known range")
         _check_model(trial, bundle)
+        if trial.attacks:  # some take more logits than there are without dummies
+            _check_model(trial.model_copy(update={"dummies": trials[0].dummies}), bundle)
 
 
 def _check_segmentation(trial: "Trial", bundle: "DataBundle") -> None:

@@ -132,7 +132,8 @@ def attack_checkpoint(
         if (theirs.num_classes, theirs.input.shape) != (bundle.num_classes, bundle.input.shape):
             raise InputError(f"--transfer-from {transfer_from} is of a model for other classes or inputs")
         transferred = {
-            attack.label: transfer(other, model, test, bundle.input, attack, limit=samples) for attack in attacks
+            attack.label: transfer(other, model, test, bundle.input, attack, limit=samples, source_format=theirs.input)
+            for attack in attacks
         }
     found = robustness(model, test, bundle.input, attacks, limit=samples, seed=trial.seed)
     return {"robustness": found, "transfer": transferred}
