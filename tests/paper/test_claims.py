@@ -490,6 +490,39 @@ def test_runs_that_a_longer_study_has_too_count_there(tmp_path: Path) -> None:
     assert (found.n, found.studies) == (10, ("b-long",))
 
 
+def test_runs_of_a_study_with_more_arms_count_there(tmp_path: Path) -> None:
+    """Also where the other study has fewer arms and fewer seeds; of the variance over seeds as well."""
+    study(tmp_path, "all", gain(2.0, noise=1.0), seeds=10)
+    before = [finding(tmp_path, words) for words in ("ordinary classification", "variance over seeds")]
+    study(tmp_path, "some", gain(2.0, noise=1.0), dummies=[0, 2])
+    after = [finding(tmp_path, words) for words in ("ordinary classification", "variance over seeds")]
+    assert after == before
+
+
+def test_new_dummies_beside_known_runs_without_are_evidence(tmp_path: Path) -> None:
+    study(tmp_path, "one", gain(2.0, noise=1.0), dummies=[0, 1])
+    study(tmp_path, "two", gain(2.0, noise=1.0), dummies=[0, 2], seeds=7)
+    assert finding(tmp_path, "ordinary classification").n == 13
+
+
+def test_levels_that_differ_otherwise_too_are_not_compared(tmp_path: Path) -> None:
+    data = [f"longtail:{ratio}:subset:samples={samples}:digits" for ratio, samples in (("1e1", 50), ("1e2", 100))]
+    study(tmp_path, "one", gain(2.0), data=data)
+    assert finding(tmp_path, "The longer the tail").verdict == "not tested"
+    assert finding(tmp_path, "ordinary classification").verdict == "not tested"
+    assert finding(tmp_path, "long-tailed recognition").verdict == "holds"
+
+
+def test_a_damaged_part_of_a_summary_is_named(tmp_path: Path) -> None:
+    study(tmp_path, "one", gain(2.0))
+    path = tmp_path / "one" / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["settings"][0]["probes"] = [{"quantity": "distance"}]
+    path.write_text(json.dumps(summary))
+    with pytest.raises(InputError, match="is damaged: it is not the summary"):
+        read_evidence(tmp_path)
+
+
 def test_a_study_that_was_looked_at_again_has_a_wider_interval(tmp_path: Path) -> None:
     study(tmp_path, "one", gain(2.0, noise=1.0), dummies=[0, 1])
     once = finding(tmp_path, "ordinary classification")
@@ -508,6 +541,10 @@ def test_one_pair_decides_nothing(tmp_path: Path) -> None:
     found = finding(tmp_path, "ordinary classification")
     assert (found.verdict, found.n, found.interval) == ("undecided", 1, None)
     assert found.effect == pytest.approx(50, abs=0.1)
+    study(tmp_path, "two", gain(20.0), seeds=[3], data="longtail:1:digits")
+    study(tmp_path, "three", gain(20.0), seeds=[1], model="mlp")
+    found = finding(tmp_path, "ordinary classification")
+    assert "(2 seeds, 2 settings): one number in each setting decides nothing." in found.reading
 
 
 def test_few_differences_that_are_all_equal_decide_nothing() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from durm.paper import computed
 from durm.paper.combining import Finding, Verdict
-from durm.paper.evidence import read_evidence
+from durm.paper.evidence import IMBALANCE, SAMPLES, read_evidence
 from durm.paper.measures import (
     CORRELATION_ROPE,
     DISTANCE_ROPE,
@@ -136,7 +136,7 @@ HELPS = (
         "The longer the tail, the larger the gain",
         "appendix C.5",
         "change of the gain from the smallest to the largest imbalance of a study; above 0.1 points",
-        trend(lambda setting: setting.imbalance),
+        trend(IMBALANCE),
         "a study of longtail: data with several ratios",
     ),
     Claim(
@@ -157,7 +157,7 @@ HELPS = (
         "The fewer samples there are, the larger the gain",
         "Fig. 5",
         "change of the gain from the most samples of a class to the fewest; above 0.1 points",
-        trend(lambda setting: setting.samples_per_class, downwards=True),
+        trend(SAMPLES, downwards=True),
         "a study of subset: data with several numbers of samples",
     ),
     Claim(
@@ -286,9 +286,9 @@ ASKED = (
         computed.error_bars,
     ),
     Claim(
-        "DuRM does more than label smoothing or a temperature",
+        "DuRM does more than label smoothing",
         "reviewers",
-        "accuracy with 1 to 3 dummies minus that with label smoothing, or a temperature, instead; above 0.1 points",
+        "accuracy with 1 to 3 dummies minus that with label smoothing instead; above 0.1 points",
         more_than_a_trick,
         "a study with an arm that sets label_smoothing alone",
     ),

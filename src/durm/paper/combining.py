@@ -40,7 +40,7 @@ class Measurement:
     what: str
     values: Mapping[str, float]
     looks: int = 0
-    runs: Mapping[str, object] = field(default_factory=dict)
+    runs: Mapping[str, frozenset[object]] = field(default_factory=dict)
 
     @property
     def array(self) -> np.ndarray:
@@ -240,8 +240,8 @@ def _distinct(measurements: Sequence[Measurement]) -> list[Measurement]:
     kept = {}
     for index in sorted(range(len(measurements)), key=lambda index: -len(measurements[index].values)):
         one = measurements[index]
-        values = {seed: value for seed, value in one.values.items() if one.runs.get(seed, (index, seed)) not in seen}
-        seen |= {one.runs.get(seed, (index, seed)) for seed in one.values}
+        values = {seed: value for seed, value in one.values.items() if not one.runs.get(seed, frozenset()) & seen}
+        seen |= frozenset().union(*one.runs.values())
         if values:
             kept[index] = replace(one, values=values)
     return [kept[index] for index in sorted(kept)]
@@ -267,7 +267,9 @@ def _reading(finding: Finding, yardstick: Yardstick, word: Word, needed: int | N
     count = counted(finding.n, finding.counted)
     settings = f", {counted(len(finding.parts), 'setting')}" if finding.counted == "seed" else ""
     if finding.interval is None:
-        reason = "one number decides nothing" if finding.n == 1 else "all are equal, and so few may agree by chance"
+        alone = any(part.n == 1 for part in finding.parts)
+        where = "" if finding.n == 1 else " in each setting"
+        reason = f"one number{where} decides nothing" if alone else "all are equal, and so few may agree by chance"
         return f"{effect} ({count}{settings}): {reason}."
     numbers = f"{effect} (interval {bounds(finding.interval, digits)}, {count}{settings})"
     sentence = f"{numbers}: {_where(finding.verdict, yardstick, word)}."

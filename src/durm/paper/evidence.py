@@ -10,7 +10,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,10 @@ from durm.training.method import parse_method
 
 MOST_DUMMIES = 3
 """The paper's tables have C_d from 1 to 3. More of them are evidence about the number of dummies only."""
+
+IMBALANCE = r"(?:^|:)longtail:([^:]+):"
+SAMPLES = r"(?:^|:)subset:(?:[^:]*,)?samples=(\d+)"
+"""Levels of data, told by their names."""
 
 Row = Mapping[str, str]
 Pair = tuple[Arm, Arm]
@@ -78,14 +82,8 @@ class Setting:
     @property
     def imbalance(self) -> float | None:
         """100 of longtail:100:cifar10."""
-        found = re.search(r"(?:^|:)longtail:([\d.]+):", self.data)
+        found = re.search(IMBALANCE, self.data)
         return float(found[1]) if found else None
-
-    @property
-    def samples_per_class(self) -> int | None:
-        """1000 of subset:samples=1000:cifar10."""
-        found = re.search(r"(?:^|:)subset:(?:[^:]*,)?samples=(\d+)", self.data)
-        return int(found[1]) if found else None
 
     @property
     def objective(self) -> str:
@@ -132,9 +130,14 @@ class Setting:
                 found[seed] = statistics.fmean(numbers)
         return found
 
-    def weights(self, arm: str, seed: str) -> tuple[str, ...]:
-        """The hashes of the weights: the same ones in two studies are one run."""
-        return tuple(self._cells(arm, seed, "weights_sha256"))
+    def runs(self, arms: Sequence[str], seed: str) -> frozenset[tuple[str, ...]]:
+        """The hashes of the weights: the same ones in two studies are one run. Those that are not known are left out.
+
+        Of arms with dummies, if there are any: studies with new dummies may share the runs without.
+        """
+        dummies = {arm.name for arm in self.spec.arms if arm.dummies}
+        found = {tuple(self._cells(arm, seed, "weights_sha256")) for arm in dummies.intersection(arms) or arms}
+        return frozenset(hashes for hashes in found if all(hashes))
 
     def _cells(self, arm: str, seed: str, column: str) -> list[str]:
         return [self._lines(part, arm).get(seed, {}).get(column) or "" for part in self.parts]
@@ -224,6 +227,8 @@ def _settings(folder: Path) -> list[Setting]:
             data, model, method = (entry["setting"][key] for key in ("data", "model", "method"))
             parts = [f"{data}:{domain}" for domain in entry["domains"]] if "domains" in entry else [data]
             names = tuple(f"{part} {model} {method}" for part in parts)
+            for part in [*entry.get("probes", []), *entry.get("robustness", [])]:
+                _ = [(one["arm"], dict(one["values"])) for one in part["arms"]]
             found.append(Setting(folder.name, data, model, method, names, spec, looks, rows, entry))
     except (KeyError, TypeError, AttributeError):
         raise InputError(f"{path} is damaged: it is not the summary of a study") from None

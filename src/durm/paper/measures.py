@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 
 import numpy as np
 
@@ -123,30 +122,37 @@ def _robust_gains(evidence: Evidence, choose: Choose, kinds: Sequence[str]) -> I
 # Where the gain is larger.
 
 
-def trend(level: Callable[[Setting], float | None], *, downwards: bool = False) -> Measure:
+def trend(level: str, *, downwards: bool = False) -> Measure:
     """How much the gain changes from the lowest level of something to the highest; `downwards` the other way round.
 
-    Settings of one study that differ in that level alone are compared seed by seed.
+    Settings of one study that differ in that level alone are compared seed by seed. `level` is the pattern whose group
+    finds it in the name of the data.
     """
 
     def measure(evidence: Evidence) -> Finding | None:
-        levelled = [setting for setting in evidence.settings if level(setting) is not None and not setting.has_domains]
-        found = []
-        for _, group in groupby(sorted(levelled, key=_without_level), _without_level):
-            settings = {level(setting) or 0.0: setting for setting in group}
+        groups: dict[tuple[str, ...], dict[float, Setting]] = {}
+        for setting in evidence.settings:
+            if (found := re.search(level, setting.data)) and not setting.has_domains:
+                data = setting.data[: found.start(1)], setting.data[found.end(1) :]
+                settings = groups.setdefault((setting.study, *data, setting.model, setting.method), {})
+                settings[float(found[1])] = setting
+        changes = []
+        for settings in groups.values():
             lowest, highest = min(settings), max(settings)
-            by_level = {at: _gain(one, one.pairs(), one.metric).values for at, one in settings.items()}
-            values = {seed: -value if downwards else value for seed, value in change(by_level).items()}
-            what = f"{settings[lowest].name}, from {lowest:g} to {highest:g}"
-            found.append(Measurement((settings[lowest].study,), what, values, settings[lowest].looks))
-        return combine(found, Yardstick("more"))
+            gains = {at: _gain(one, one.pairs(), one.metric) for at, one in settings.items()}
+            values = change({at: gain.values for at, gain in gains.items()})
+            changes.append(
+                Measurement(
+                    (settings[lowest].study,),
+                    f"{settings[lowest].name}, from {lowest:g} to {highest:g}",
+                    {seed: -value if downwards else value for seed, value in values.items()},
+                    settings[lowest].looks,
+                    {seed: frozenset().union(*(gain.runs[seed] for gain in gains.values())) for seed in values},
+                )
+            )
+        return combine(changes, Yardstick("more"))
 
     return measure
-
-
-def _without_level(setting: Setting) -> tuple[str, ...]:
-    data = re.sub(r"longtail:[\d.]+:|samples=\d+,?", "", setting.data)
-    return setting.study, data, setting.model, setting.method
 
 
 def change(levels: Mapping[float, Values]) -> dict[str, float]:
@@ -221,10 +227,15 @@ def spread_over_seeds(evidence: Evidence) -> Finding | None:
     Of the single comparisons, Pitman and Morgan's test is told.
     """
     tests: list[tuple[Setting, str, int, float, float]] = []
-    for setting in evidence.settings:
+    counted_already: set[object] = set()
+    for setting in sorted(evidence.settings, key=lambda setting: -len(setting.spec.seeds)):
         for pair in setting.pairs():
             values = [setting.values(arm.name, setting.metric) for arm in pair]
             seeds = _common(values)
+            runs = frozenset().union(*(setting.runs([pair[0].name], seed) for seed in seeds))
+            if runs & counted_already:
+                continue
+            counted_already |= runs
             ratio, p = pitman_morgan(*(np.array([one[seed] for seed in seeds], float) for one in values))
             if p is not None and ratio:
                 tests.append((setting, pair[0].name, len(seeds), ratio, p))
@@ -327,7 +338,7 @@ def attack_surface(evidence: Evidence) -> Finding | None:
 
 
 def more_than_a_trick(evidence: Evidence) -> Finding | None:
-    """Dummies minus label smoothing, or minus a temperature."""
+    """Dummies minus label smoothing."""
     found = []
     for setting in evidence.settings:
         tricks = [arm.name for arm in setting.spec.arms if arm.dummies == 0 and _is_trick(arm)]
@@ -339,7 +350,7 @@ def more_than_a_trick(evidence: Evidence) -> Finding | None:
 
 
 def _is_trick(arm: Arm) -> bool:
-    return [*other_overrides(arm)] in (["label_smoothing"], ["temperature"])
+    return [*other_overrides(arm)] == ["label_smoothing"]
 
 
 # What probes saw.
@@ -397,8 +408,7 @@ def _gain(setting: Setting, pairs: Sequence[Pair], metric: str, how: str = "") -
 
 
 def _measurement(setting: Setting, values: Values, arms: Sequence[str], how: str = "") -> Measurement:
-    weights = {seed: [setting.weights(arm, seed) for arm in arms] for seed in values}
-    runs = {seed: (how, seed, *hashes) for seed, hashes in weights.items() if all(map(all, hashes))}
+    runs = {seed: frozenset((how, run) for run in setting.runs(arms, seed)) for seed in values}
     return Measurement((setting.study,), f"{setting.name}{how}", values, setting.looks, runs)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from durm._words import metric_name
 from durm.data import LOADERS, Sampled, base_name, settings_of, split_name
 from durm.paper.recipe import SCALES, Recipe, Row, Scale
 from durm.paper.reported import reported_cells
@@ -108,7 +109,7 @@ def paper_classes(recipe: Recipe, row: Row) -> dict[str, dict[str, dict[str, flo
 
 def class_metric(name: str) -> str:
     """What the IoU of a class of the paper is called in results: `iou_traffic-light`."""
-    return f"iou_{OUR_CLASSES.get(name, name).lower().replace(' ', '-')}"
+    return f"iou_{metric_name(OUR_CLASSES.get(name, name))}"
 
 
 def _cells(table: int, row: Row, which: Mapping[str, str | None]) -> list[dict[str, Any]]:
