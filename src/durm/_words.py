@@ -12,3 +12,8 @@ def some(names: Sequence[str], most: int = 3) -> str:
     """The first names, and how many more there are: `a, b, c and 2 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def metric_name(name: str) -> str:
+    """The name of a class within that of a metric: `traffic-light` of `Traffic light`."""
+    return name.lower().replace(" ", "-")

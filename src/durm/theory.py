@@ -382,7 +382,7 @@ def eigenvalue_norm_correlation(eigenvalues: Tensor, norms: Tensor) -> Correlati
             "expected (n,) and (n,), n at least 2"
         )
     value = _correlation(eigenvalues.double()[:, None], norms.double()[:, None])
-    if value.isnan():
+    if value.isnan() or any(bool((values == values[0]).all()) for values in (eigenvalues, norms)):
         raise ValueError("a correlation needs finite eigenvalues and norms, neither of them constant")
     if n < 4:
         return Correlation(value.item(), None, n)

@@ -1,5 +1,6 @@
 """Segmentation from the command line to the page, and what is refused on the way."""
 
+import base64
 import csv
 import json
 import re
@@ -138,17 +139,25 @@ def test_an_arm_that_is_not_done_leaves_the_baseline_the_baseline(
 def test_pictures_are_kept_where_the_data_are_missing(
     camvid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are drawn anew if the data root is named, and left out if there are no models."""
+    """They are drawn anew if the data root is named, and left out if there are no models.
+
+    What was found in a file is shown as a picture, in which no script runs.
+    """
     monkeypatch.chdir(tmp_path)
     flags = ("--dummies", "0,1", "--seeds", 1, "--data-root", camvid, "--out", "out")
     answer = call("compare", "--data", "camvid", *TRAINING, *flags)
     assert answer.code == 0, answer
     drawn = Path("out/figures/scenes.svg")
     first = drawn.read_text()
-    drawn.write_text(first.replace("truth", "TRUTH"))
-    for flags, word in (((), "TRUTH"), (("--data-root", camvid), "truth")):
-        assert call("report", "out", "--quiet", *flags).code == 0
-        assert f">{word}</text>" in Path("out/report.html").read_text()
+    changed = first.replace("truth", "TRUTH").replace("</svg>", "<script>alert(1)</script></svg>")
+    drawn.write_text(changed)
+    assert call("report", "out", "--quiet").code == 0
+    page = Path("out/report.html").read_text()
+    (kept,) = re.findall(r'<img alt="" src="data:image/svg\+xml;base64,([^"]*)">', page)
+    assert base64.b64decode(kept).decode() == changed
+    assert "alert(1)" not in page
+    assert call("report", "out", "--quiet", "--data-root", camvid).code == 0
+    assert ">truth</text>" in Path("out/report.html").read_text()
     assert drawn.read_text() == first
     for path in (drawn, *Path("out").glob("trials/*/checkpoint.pt")):
         path.unlink()

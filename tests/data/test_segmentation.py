@@ -334,6 +334,7 @@ def test_scenes_of_different_sizes(tmp_path: Path) -> None:
         ("ignore\nbuilding\nwide road\n", ["building", "wide road"], (1, 2), (0, 255)),
         ("cat\n7 dog\ncow\n200 ignore\n", ["cat", "dog", "cow"], (0, 7, 8), (200, 255)),
         ("0 background\n255 object\n", ["background", "object"], (0, 255), ()),
+        ("0\tbackground\n255\twide object\n", ["background", "wide object"], (0, 255), ()),
         ("1\n2\n", ["1", "2"], (0, 1), (255,)),
         ("4 ignore\n5 ignore\na\n0 b\n", ["a", "b"], (6, 0), (4, 5, 255)),
     ],
@@ -355,6 +356,10 @@ def test_a_file_of_classes_by_hand(
         ("255 a\nb\n", ", line 2: id 256; expected 0 to 255"),
         ("a\n0 b\n", ", line 2: id 0 is 'a' already"),
         ("a\n\na\n", ", line 3: there are two classes 'a'"),
+        (
+            "Bus stop\nbus-stop\n",
+            ", line 2: there are two classes 'bus-stop'; 'Bus stop' and 'bus-stop' are not told apart in results",
+        ),
         ("", " names 0 classes; expected 2 to 255"),
         ("ignore\n", " names 0 classes; expected 2 to 255"),
         ("".join(f"class{number}\n" for number in range(256)), " names 256 classes; expected 2 to 255"),

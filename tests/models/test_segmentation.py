@@ -195,6 +195,7 @@ def test_it_learns_with_its_auxiliary_head() -> None:
         ("segmenter-", "model 'segmenter-' has no encoder; a whole name would be 'segmenter-vit_tiny_patch16_224'"),
         ("unt-resnet18", "the architecture 'unt' is unknown: did you mean 'unet'"),
         ("unet-resnet81", "the encoder 'resnet81' is unknown: did you mean 'resnet18'"),
+        ("unet-resnet18.a1_in1k", "the encoder 'resnet18.a1_in1k' is unknown: did you mean 'resnet18'"),
         ("unet-tu-resnet8", "the encoder 'tu-resnet8' is unknown: did you mean 'tu-resnet18'"),
         ("fpn-mobilenetv3_small_050", "did you mean 'tu-mobilenetv3_small_050'"),
         (

@@ -30,6 +30,7 @@ def seen(dummies: int, seed: int) -> dict[str, Any]:
         "gradient_norm": {
             "norm": [9.0] * 6, "shared": [6.0, 2.0, 3.0, 1.0, 2.0 + dummies, 4.0 + seed],
             "cumulative_norm": [18.0, 36.0, 54.0], "cumulative_shared": [8.0, 12.0, 18.0 + dummies + seed],
+            "ends": [2, 4, 6],
         },
         "distance": {
             "steps": [0, 2, 4, 6], "shared": [0.0, 1.0, 4.0, 9.0 - dummies], "dummies": [0.0, 0.0, 0.0, 0.5]
@@ -108,11 +109,46 @@ def test_table_and_figures_have_all_of_it(tmp_path: Path) -> None:
         drawn = probe_figures(runs, "accuracy", "here")
     assert set(drawn) == {
         *("gradient_variance", "class_variance", "class_accuracy", "gradient_norm", "distance"),
-        *("training_dummy_mass", "dummy_fraction-2", "push"),
+        *("training_dummy_mass", "dummy_fraction-durm-2", "push"),
     }
     assert all(png.startswith(b"\x89PNG") and words.caption(name) for name, (_, png) in drawn.items())
     assert "durm-2" in drawn["distance"][0]
-    assert "largest" in drawn["dummy_fraction-2"][0]
+    assert "largest" in drawn["dummy_fraction-durm-2"][0]
+
+
+def test_a_last_epoch_that_was_cut_short() -> None:
+    kept = results()
+    for result in kept.values():
+        result["probes"]["gradient_norm"]["ends"] = [2, 5, 6]
+    (setting,) = summarize(study(), kept)["settings"]
+    found = {entry["quantity"]: entry["arms"][0]["values"] for entry in setting["probes"]}
+    assert list(found["last_gradient_norm"].values()) == [4.0, 5.0, 6.0]
+
+
+def test_what_was_not_defined_is_left_out_and_drawn_as_a_gap() -> None:
+    """As after dummies whose probabilities are all 0 in 32 bit, or a class that came once in an epoch."""
+    kept = results()
+    for (*_, seed), result in kept.items():
+        if seed == 0:
+            probes = result["probes"]
+            probes["gradient_variance"]["variance"][1] = [None, 3.0]
+            probes["dummy_gradient"]["fraction"][-1] = [None] * len(probes["dummy_gradient"]["fraction"][-1])
+            probes["dummy_gradient"]["share"][-1] = [None] * len(probes["dummy_gradient"]["share"][-1])
+    (setting,) = summarize(study(), kept)["settings"]
+    seeds = {entry["quantity"]: [*entry["arms"][1]["values"]] for entry in setting["probes"]}
+    for quantity in ("gradient_variance", "mean_gradient_variance", "dummy_unevenness", "dummy_share"):
+        assert seeds[quantity] == ["1", "2"]
+    with figures.drawing():
+        probe_figures(
+            {arm: [kept[("digits", "cnn", "erm", arm, seed)] for seed in SEEDS] for arm in ARMS}, "accuracy", ""
+        )
+
+
+def test_arms_with_equally_many_dummies_have_figures_of_their_own() -> None:
+    runs = [result for (*_, arm, _), result in results().items() if arm == "durm-2"]
+    with figures.drawing():
+        drawn = probe_figures({"durm-2": runs, "durm-2 smooth": runs}, "accuracy", "")
+    assert {"dummy_fraction-durm-2", "dummy_fraction-durm-2 smooth"} <= set(drawn)
 
 
 def test_without_probes_there_is_nothing_to_tell() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from durm._words import counted, some
+from durm._words import counted, metric_name, some
 from durm.data import LOADERS, DataOptions, find_files, torchvision_dataset
 from durm.data.bundle import IGNORED, DataBundle, Samples, split_by_seed, split_parts
 from durm.data.pictures import MEMORY_LIMIT
@@ -120,17 +120,19 @@ def read_classes(path: Path) -> tuple[list[str], Coding]:
     meanings: dict[int, str] = {}
     following = 0
     for number, line in enumerate(lines, 1):
-        first, _, rest = line.strip().partition(" ")
-        if not first:
+        if not line.strip():
             continue
-        known = first.isdecimal() and bool(rest.strip())
-        label, name = (int(first), rest.strip()) if known else (following, line.strip())
+        first, *rest = line.split(maxsplit=1)
+        known = first.isdecimal() and bool(rest)
+        label, name = (int(first), rest[0].strip()) if known else (following, line.strip())
         if not 0 <= label <= 255:
             raise InputError(f"{path}, line {number}: id {label}; expected 0 to 255")
         if label in meanings:
             raise InputError(f"{path}, line {number}: id {label} is {meanings[label]!r} already")
-        if name != "ignore" and name in meanings.values():
-            raise InputError(f"{path}, line {number}: there are two classes {name!r}")
+        others = {metric_name(other): other for other in meanings.values()}
+        if name != "ignore" and (other := others.get(metric_name(name))) is not None:
+            alike = "" if other == name else f"; {other!r} and {name!r} are not told apart in results"
+            raise InputError(f"{path}, line {number}: there are two classes {name!r}{alike}")
         meanings[label], following = name, label + 1
     classes = {label: name for label, name in meanings.items() if name != "ignore"}
     if not classes or len(classes) > IGNORED:

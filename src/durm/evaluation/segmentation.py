@@ -9,13 +9,13 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from durm._checks import whole_number
 from durm._files import make_folder, write_whole
+from durm._words import metric_name
 from durm.data.bundle import IGNORED, DataBundle, Samples
 from durm.errors import InputError
 from durm.evaluation.classification import reliability
@@ -341,7 +341,7 @@ class Tally:
         for key, values in (("iou", self.classes["iou"]), ("acc", self.classes["accuracy"])):
             for name, value in zip(self.class_names, values, strict=True):
                 if value is not None:
-                    found[f"{key}_{name.lower().replace(' ', '-')}"] = value
+                    found[f"{key}_{metric_name(name)}"] = value
         found |= {
             "nll": self._nll / pixels,
             "ece": self._calibration_error("real"),
@@ -381,16 +381,6 @@ class Tally:
         """By how many points each AUROC can be off because scores of one bin are not told apart."""
         errors = {f"auroc_{name}": ranking.auroc_error() for name, ranking in self._rankings.items()}
         return {name: 100 * error for name, error in errors.items() if error is not None}
-
-    def record(self) -> dict[str, Any]:
-        """The counts as plain numbers, from which all but likelihoods and rankings can be worked out again."""
-        return {
-            "pixels": self.pixels,
-            "ignored": self.ignored,
-            "confusion": self.confusion.tolist(),
-            "dummy_hits_by_class": self.dummy_hits_by_class.tolist(),
-            "reliability": self.reliability,
-        }
 
     def _calibration_error(self, over: str) -> float:
         sums = self._reliability[over]

@@ -95,7 +95,7 @@ def build(name: str, num_classes: int, shape: tuple[int, ...], *, pretrained: bo
         return _from_smp(architecture, encoder, num_classes, shape, pretrained)
     except InputError:
         raise
-    except (AssertionError, IndexError, TypeError, ValueError, RuntimeError) as error:
+    except (AssertionError, LookupError, TypeError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or ["this architecture does not take that encoder"])[0]
         raise InputError(f"model {name!r} cannot be built for samples of shape {shape}: {reason}") from None
 
@@ -112,7 +112,9 @@ def check(name: str, *, pretrained: bool = False) -> None:
     if not encoder:
         raise InputError(f"model {name!r} has no encoder; a whole name would be {_example(architecture)!r}")
     known = encoders(architecture, of_timm=True)
-    if encoder.partition(".")[0] not in known:  # after the dot timm names one of several pretrained weights
+    of_timm = architecture == SEGMENTER or encoder.startswith(TIMM)
+    # After a dot timm, and timm alone, names one of several pretrained weights.
+    if (encoder.partition(".")[0] if of_timm else encoder) not in known:
         kind = "vision transformer" if architecture in (SEGMENTER, DPT) else "encoder"
         raise unknown(f"model {name!r}: the {kind}", encoder, known)
     if pretrained and not _has_weights(architecture, encoder):

@@ -20,7 +20,10 @@ from durm.probes._weights import parameters, squared_norms
 
 @PROBES.register("gradient_norm")
 class GradientNorm:
-    """For each step `norm` and `shared`, over all parameters and over the shared ones; each added up to each epoch."""
+    """For each step `norm` and `shared`, over all parameters and over the shared ones; each added up to each epoch.
+
+    `ends`: how many steps were taken by the end of each epoch.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self._parameters = parameters(model)
@@ -47,6 +50,7 @@ class GradientNorm:
             "shared": numbers(shared),
             "cumulative_norm": numbers(norm.cumsum(0)[ends]),
             "cumulative_shared": numbers(shared.cumsum(0)[ends]),
+            "ends": list(self._ends),
         }
 
     def state_dict(self) -> dict[str, Any]:

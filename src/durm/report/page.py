@@ -1,5 +1,6 @@
 """The page of a study: one file that works offline; beside it the figures and a Markdown version for pull requests."""
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -57,10 +58,9 @@ def write_report(store: Store, results: Results, summary: Mapping[str, Any], dat
             write_whole(path.with_name(f"{path.name}.svg"), picture.svg.encode())
             if picture.png is not None:
                 write_whole(path.with_name(f"{path.name}.png"), picture.png)
-    drawn = [{name: picture.svg for name, picture in pictures.items()} for pictures in found]
     write_whole(store.folder / "report.md", markdown(summary).encode())
     page = store.folder / "report.html"
-    write_whole(page, _html(store.study, results, summary, drawn).encode())
+    write_whole(page, _html(store.study, results, summary, found).encode())
     return page
 
 
@@ -69,7 +69,7 @@ def markdown(summary: Mapping[str, Any]) -> str:
     return _environment().get_template("report.md.jinja").render(_content(summary), escape=_escape_markdown)
 
 
-def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: list[dict[str, str]]) -> str:
+def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: list[dict[str, "_Picture"]]) -> str:
     settings = []
     for setting, pictures in zip(_sections(summary), drawn, strict=True):
         where = tuple(setting["setting"].values())
@@ -77,9 +77,7 @@ def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: lis
         settings.append(
             {
                 "summary": setting,
-                "figures": {
-                    name: Markup(figures.for_page(svg, of_arms=name != "scenes")) for name, svg in pictures.items()
-                },
+                "figures": {name: picture.on_page(name) for name, picture in pictures.items()},
                 "seeds": counted(max((arm["n"] for arm in setting["arms"]), default=0), "seed"),
                 "samples": runs[0]["samples"] if runs else {},
                 "class_names": runs[0]["class_names"][:CLASSES_SHOWN] if runs else [],
@@ -113,13 +111,21 @@ def _scenes(store: Store, setting: Mapping[str, Any], data_root: Path | None, be
     drawn = picture_study(store, setting, data_root)
     if drawn is not None:
         return {"scenes": _Picture(*drawn)}
-    return {"scenes": _Picture(before.read_text())} if before.is_file() else {}
+    return {"scenes": _Picture(before.read_text(), ours=False)} if before.is_file() else {}
 
 
 @dataclass(frozen=True)
 class _Picture:
+    """A figure; one that is not `ours` was found in a file, and anything may stand in there."""
+
     svg: str
     png: bytes | None = None
+    ours: bool = True
+
+    def on_page(self, name: str) -> Markup:
+        if self.ours:
+            return Markup(figures.for_page(self.svg, of_arms=name != "scenes"))
+        return Markup('<img alt="" src="data:image/svg+xml;base64,{}">').format(b64encode(self.svg.encode()).decode())
 
 
 def _draw(
@@ -175,12 +181,18 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
             "transfer": transfer_table,
             "probes": probes_table,
             "groups": groups_table,
-            "classes": lambda setting: class_iou_table(setting["classes"], summary["rope"]),
+            "classes": lambda setting: class_iou_table(setting["classes"], summary["rope"], _looks(setting, summary)),
             "beside": beside_table,
             "seeds": seeds_table,
             "looks": lambda setting: looks_table(setting, summary),
         },
     }
+
+
+def _looks(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> list[list[str]]:
+    """The seeds of each look at a study that goes on until it is decided."""
+    seeds = list(next(iter(setting["classes"].values())))
+    return [seeds[:count] for count in summary["looked_at"]] if summary["max_seeds"] else []
 
 
 def _told(value: object) -> str:

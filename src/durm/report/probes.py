@@ -34,7 +34,7 @@ def _panels(runs: Runs, metric: str) -> Iterator[tuple[str, Any]]:
     if "gradient_variance" in seen:
         marks = {arm: fmean(_marked(run, metric)["epoch"] for run in found) for arm, found in runs.items() if found}
         variance = _series(
-            runs, lambda run: [fmean(classes) for classes in run["probes"]["gradient_variance"]["variance"]]
+            runs, lambda run: np.array(run["probes"]["gradient_variance"]["variance"], dtype=float).mean(1)
         )
         label = "variance of ∂L/∂z, mean over classes"
         yield "gradient_variance", over_epochs(variance, label, "upper right", marks=marks, whole=True)
@@ -55,7 +55,7 @@ def _panels(runs: Runs, metric: str) -> Iterator[tuple[str, Any]]:
     if "dummy_gradient" in seen:
         for arm, found in with_dummies.items():
             if found and _dummies(found[0]) > 1:
-                yield f"dummy_fraction-{_dummies(found[0])}", _fractions(arm, found)
+                yield f"dummy_fraction-{arm}", _fractions(arm, found)
     if "push_pull" in seen:
         pushes = _series(runs, _pushes)
         yield "push", over_epochs(pushes, "push on the real logits, mean over samples", "upper right", whole=True)
@@ -69,7 +69,9 @@ def _class_panels(runs: Runs, metric: str) -> Iterator[tuple[str, Any]]:
     """Variance at the marked epoch, and test accuracy of the selected weights, class by class."""
     (names, *_) = [run["class_names"] for found in runs.values() for run in found]
     variance = {
-        arm: np.array([run["probes"]["gradient_variance"]["variance"][marked_epoch(run, metric)] for run in found])
+        arm: np.array(
+            [run["probes"]["gradient_variance"]["variance"][marked_epoch(run, metric)] for run in found], dtype=float
+        )
         for arm, found in runs.items()
         if found
     }
@@ -86,7 +88,7 @@ def _fractions(arm: str, runs: Sequence[Mapping[str, Any]]) -> Any:
     """Dummies are interchangeable, so in each run they are ordered by the last epoch before the mean is taken."""
     ordered = []
     for run in runs:
-        fractions = np.array(run["probes"]["dummy_gradient"]["fraction"])
+        fractions = np.array(run["probes"]["dummy_gradient"]["fraction"], dtype=float)
         ordered.append({"curves": run["curves"], "fractions": fractions[:, np.argsort(-fractions[-1])]})
     names = ["largest", *(f"{place}." for place in range(2, ordered[0]["fractions"].shape[1] + 1))]
     series = {

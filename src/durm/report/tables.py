@@ -224,7 +224,9 @@ def _mean_of(setting: Mapping[str, Any], name: str) -> float | None:
     return mean
 
 
-def class_iou_table(results: Mapping[str, Mapping[str, Mapping[str, float]]], rope: float = ROPE) -> Table:
+def class_iou_table(
+    results: Mapping[str, Mapping[str, Mapping[str, float]]], rope: float = ROPE, looks: Sequence[Sequence[str]] = ()
+) -> Table:
     """The IoU of each class of a segmentation: its mean over the seeds for each arm, and differences from the baseline.
 
     The intervals of all classes and arms hold together, so they are wider than one alone would be. The last row is the
@@ -233,17 +235,21 @@ def class_iou_table(results: Mapping[str, Mapping[str, Mapping[str, float]]], ro
     Args:
         results: arm → seed → metrics, among them `iou_NAME` and `miou`; the first arm is the baseline.
         rope: how finely differences are written.
+        looks: the seeds of each look, if there were several.
     """
     baseline, *others = results
     runs = [metrics for seeds in results.values() for metrics in seeds.values()]
     keys = list(dict.fromkeys(key for metrics in runs for key in metrics if key.startswith("iou_")))
-    rows = _iou_rows(results, keys, rope) + _iou_rows(results, ["miou"] if runs else [], rope)
+    rows = [row for family in (keys, ["miou"] if runs else []) for row in _iou_rows(results, family, rope, looks)]
     differences = [heading for arm in others for heading in (f"{arm} − {baseline}", "interval")]
     return Table(["class", *results, *differences], rows)
 
 
 def _iou_rows(
-    results: Mapping[str, Mapping[str, Mapping[str, float]]], keys: Sequence[str], rope: float
+    results: Mapping[str, Mapping[str, Mapping[str, float]]],
+    keys: Sequence[str],
+    rope: float,
+    looks: Sequence[Sequence[str]],
 ) -> list[list[Cell]]:
     """A row for each of the metrics, which are compared as one family."""
     from durm.study.arms import compare_each  # it needs scipy, which tables alone do not
@@ -254,7 +260,7 @@ def _iou_rows(
         for arm, seeds in results.items()
         for key in keys
     }
-    judged = compare_each(keys, [*results], values, rope)
+    judged = compare_each(keys, [*results], values, rope, looks)
     rows = []
     for key in keys:
         found = [values[key, arm].values() for arm in results]

@@ -23,9 +23,22 @@ class Quantity:
 
 
 def _last_epoch(seen: Seen) -> float:
-    """The mean norm of the shared gradient over the steps of the last epoch; all have equally many."""
-    sums: list[float] = [0.0, *seen["cumulative_shared"]]
-    return (sums[-1] - sums[-2]) * (len(sums) - 1) / len(seen["shared"])
+    """The mean norm of the shared gradient over the steps of the last epoch."""
+    start, end = [0, *seen["ends"]][-2:]
+    return fmean(seen["shared"][start:end])
+
+
+def _known(values: Sequence[float | None]) -> bool:
+    """Whether there are any, and none of them was undefined: see `durm.probes._running.numbers`."""
+    return len(values) > 0 and None not in values
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if _known(values) else None
+
+
+def _unevenness(fractions: Sequence[float]) -> float | None:
+    return max(fractions) * len(fractions) if _known(fractions) else None
 
 
 def _correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
@@ -39,12 +52,12 @@ QUANTITIES = {
     "gradient_variance": Quantity(
         "gradient_variance",
         "variance of the logits' gradient at the marked epoch, mean over the classes",
-        lambda seen, at: fmean(seen["variance"][at]),
+        lambda seen, at: _mean(seen["variance"][at]),
     ),
     "mean_gradient_variance": Quantity(
         "gradient_variance",
         "variance of the logits' gradient, mean over the classes and all epochs",
-        lambda seen, at: fmean(fmean(classes) for classes in seen["variance"]),
+        lambda seen, at: _mean([value for classes in seen["variance"] for value in classes]),
     ),
     "gradient_norm": Quantity(
         "gradient_norm",
@@ -62,12 +75,12 @@ QUANTITIES = {
     "dummy_share": Quantity(
         "dummy_gradient",
         "share of the logits' gradient that falls on dummies in the last epoch, %",
-        lambda seen, at: 100 * sum(seen["share"][-1]) if seen["share"][-1] else None,
+        lambda seen, at: 100 * sum(seen["share"][-1]) if _known(seen["share"][-1]) else None,
     ),
     "dummy_unevenness": Quantity(
         "dummy_gradient",
         "largest fraction of one dummy in the last epoch, as a multiple of that of equals",
-        lambda seen, at: max(seen["fraction"][-1]) * len(seen["fraction"][-1]) if seen["fraction"][-1] else None,
+        lambda seen, at: _unevenness(seen["fraction"][-1]),
     ),
     "training_dummy_mass": Quantity(
         "dummy_mass", "mean probability on dummies in the last epoch, %", lambda seen, at: 100 * seen["mass"][-1]
