@@ -200,7 +200,7 @@ def test_bad_input_is_refused_in_one_line(
     [
         ("gradient-variance", {"gradient_variance", "class_variance", "class_accuracy", "training_dummy_mass"}),
         ("flat-path", {"distance", "gradient_norm"}),
-        ("gradient-fraction", {"dummy_fraction-2", "training_dummy_mass"}),
+        ("gradient-fraction", {"dummy_fraction-durm-2", "training_dummy_mass"}),
     ],
 )
 def test_recipes_of_figures_draw_them(tmp_path: Path, name: str, figures: set[str]) -> None:

@@ -140,9 +140,17 @@ class Feed(Batches):
     """Samples with one label each."""
 
     def __init__(
-        self, samples: Samples, format: InputFormat, augment: str, batch_size: int, seed: int, *ranks_and_workers: int
+        self,
+        samples: Samples,
+        format: InputFormat,
+        augment: str,
+        batch_size: int,
+        seed: int,
+        rank: int = 0,
+        ranks: int = 1,
+        num_workers: int = 0,
     ) -> None:
-        super().__init__(samples, format, batch_size, seed, *ranks_and_workers)
+        super().__init__(samples, format, batch_size, seed, rank, ranks, num_workers)
         self._augmentation = Augmentation(augment)
         self._ready = None
         if isinstance(samples.inputs, Tensor) and augment == "none":
@@ -183,9 +191,11 @@ class SceneFeed(Batches):
         augmentation: SceneAugmentation,
         batch_size: int,
         seed: int,
-        *ranks_and_workers: int,
+        rank: int = 0,
+        ranks: int = 1,
+        num_workers: int = 0,
     ) -> None:
-        super().__init__(samples, format, batch_size, seed, *ranks_and_workers)
+        super().__init__(samples, format, batch_size, seed, rank, ranks, num_workers)
         self._augmentation = augmentation
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
