@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from durm._checks import whole_number
+from durm.attacks.ball import per_sample
 from durm.attacks.checks import positive_or_none
 from durm.attacks.search import search
 
@@ -77,7 +78,7 @@ def apgd(
                 if not len(state.points):
                     break
                 ball, points = under_way.ball, state.points
-                ahead = ball.project(points + _wide(state.size, points) * ball.direction(state.gradient))
+                ahead = ball.project(points + per_sample(state.size, points) * ball.direction(state.gradient))
                 if step:
                     ahead = points + MOMENTUM * (ahead - points) + (1 - MOMENTUM) * (points - state.previous)
                     ahead = ball.project(ahead)
@@ -137,7 +138,7 @@ def _begin(points: Tensor, size: float) -> _State:
 def _judged(state: _State, loss: Tensor, gradient: Tensor) -> _State:
     """The state once its points have been judged."""
     better = loss > state.best_loss
-    wide = _wide(better, gradient)
+    wide = per_sample(better, gradient)
     return state._replace(
         loss=loss,
         gradient=gradient,
@@ -153,7 +154,7 @@ def _checked(state: _State, steps: int) -> _State:
     few_rises = state.rises < RISES * steps
     stuck = ~state.halved & (state.best_loss <= state.checkpoint_loss)
     halve = few_rises | stuck
-    wide = _wide(halve, state.points)
+    wide = per_sample(halve, state.points)
     return state._replace(
         points=torch.where(wide, state.best, state.points),
         loss=torch.where(halve, state.best_loss, state.loss),
@@ -163,7 +164,3 @@ def _checked(state: _State, steps: int) -> _State:
         halved=halve,
         checkpoint_loss=state.best_loss,
     )
-
-
-def _wide(values: Tensor, like: Tensor) -> Tensor:
-    return values.view(-1, *[1] * (like.ndim - 1))

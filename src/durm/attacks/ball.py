@@ -67,7 +67,7 @@ class L2(Ball):
     def direction(self, gradient: Tensor) -> Tensor:
         # Divided by the greatest entry first, or the squares of a small gradient would vanish.
         tiny = torch.finfo(gradient.dtype).tiny
-        gradient = gradient / _per_sample(gradient.abs().flatten(1).amax(1), gradient).clamp_min(tiny)
+        gradient = gradient / per_sample(gradient.abs().flatten(1).amax(1), gradient).clamp_min(tiny)
         return gradient / _length(gradient).clamp_min(tiny)
 
     def random(self, generator: torch.Generator) -> Tensor:
@@ -76,7 +76,7 @@ class L2(Ball):
         normal = torch.randn(inputs.shape, generator=generator, dtype=inputs.dtype).to(inputs.device)
         share = torch.rand(len(inputs), generator=generator, dtype=inputs.dtype).to(inputs.device)
         share = share ** (1 / inputs[0].numel())
-        return self.project(inputs + self.eps * _per_sample(share, inputs) * self.direction(normal))
+        return self.project(inputs + self.eps * per_sample(share, inputs) * self.direction(normal))
 
 
 NORMS: dict[str, type[Ball]] = {"linf": Linf, "l2": L2}
@@ -116,8 +116,9 @@ def check_eps(eps: float, norm: str) -> None:
 
 def _length(vectors: Tensor) -> Tensor:
     """The Euclidean length of each sample, of a shape that broadcasts against it."""
-    return _per_sample(torch.linalg.vector_norm(vectors.flatten(1), dim=1), vectors)
+    return per_sample(torch.linalg.vector_norm(vectors.flatten(1), dim=1), vectors)
 
 
-def _per_sample(values: Tensor, like: Tensor) -> Tensor:
+def per_sample(values: Tensor, like: Tensor) -> Tensor:
+    """One number for each sample, (N,), in a shape that broadcasts against `like`, (N, …)."""
     return values.view(-1, *[1] * (like.ndim - 1))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from durm._checks import whole_number
+from durm.attacks.ball import per_sample
 from durm.attacks.search import search
 
 FIRST_SHARE = 0.8
@@ -80,7 +81,7 @@ def square(
                 proposed = under_way.ball.project(torch.add(points, patch.reshape(points.shape), alpha=2 * eps))
                 proposed_value = under_way.loss(proposed)
                 better = proposed_value > value
-                points = torch.where(better.view(-1, *[1] * (points.ndim - 1)), proposed, points)
+                points = torch.where(per_sample(better, points), proposed, points)
                 value = torch.where(better, proposed_value, value)
     return under_way.best
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from durm._random import generator
 from durm.attacks import Attack, Normalised, auto
+from durm.attacks.ball import per_sample
 from durm.data.bundle import InputFormat, Samples
 from durm.errors import InputError
 from durm.heads import dummies, full_logits
@@ -161,7 +162,7 @@ def _strongest(
             left &= _stands(model, changed, targets, attack.through)
             if not left.any():
                 break
-    return torch.where(stood.view(-1, *[1] * (pixels.ndim - 1)), changed, pixels)
+    return torch.where(per_sample(stood, pixels), changed, pixels)
 
 
 def _stands(model: Normalised, pixels: Tensor, targets: Tensor, through: str) -> Tensor:

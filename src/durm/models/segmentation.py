@@ -112,9 +112,8 @@ def check(name: str, *, pretrained: bool = False) -> None:
     if not encoder:
         raise InputError(f"model {name!r} has no encoder; a whole name would be {_example(architecture)!r}")
     known = encoders(architecture, of_timm=True)
-    of_timm = architecture == SEGMENTER or encoder.startswith(TIMM)
     # After a dot timm, and timm alone, names one of several pretrained weights.
-    if (encoder.partition(".")[0] if of_timm else encoder) not in known:
+    if (encoder.partition(".")[0] if _is_of_timm(architecture, encoder) else encoder) not in known:
         kind = "vision transformer" if architecture in (SEGMENTER, DPT) else "encoder"
         raise unknown(f"model {name!r}: the {kind}", encoder, known)
     if pretrained and not _has_weights(architecture, encoder):
@@ -187,10 +186,14 @@ def _matches(name: str, pattern: str) -> bool:
     return pattern in name or fnmatch(name, pattern)
 
 
+def _is_of_timm(architecture: str, encoder: str) -> bool:
+    return architecture == SEGMENTER or encoder.startswith(TIMM)
+
+
 def _has_weights(architecture: str, encoder: str) -> bool:
     import timm
 
-    if architecture == SEGMENTER or encoder.startswith(TIMM):
+    if _is_of_timm(architecture, encoder):
         return bool(timm.is_model_pretrained(encoder.removeprefix(TIMM)))
     return "imagenet" in _smp().encoders.encoders[encoder]["pretrained_settings"]
 

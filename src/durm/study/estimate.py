@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -39,7 +40,7 @@ def seconds_of(trial: Trial, bundle: DataBundle) -> float:
     return seconds_per_sample(trial, bundle, feed) * samples(trial, bundle, feed, task.train_samples)
 
 
-def samples(trial: Trial, bundle: DataBundle, feed: Batches, train_samples: int) -> float:
+def samples(trial: Trial, bundle: DataBundle, feed: Batches[Any], train_samples: int) -> float:
     """How many samples a trial trains on and evaluates, in units of training ones."""
     steps = trial.train.iterations or (trial.train.epochs or 0) * feed.steps_per_epoch
     validations = -(-steps // (trial.train.validate_every or feed.steps_per_epoch))
@@ -56,7 +57,7 @@ def _size(trial: Trial, bundle: DataBundle) -> float:
     return height * width / (rows * columns)
 
 
-def seconds_per_sample(trial: Trial, bundle: DataBundle, feed: Batches) -> float:
+def seconds_per_sample(trial: Trial, bundle: DataBundle, feed: Batches[Any]) -> float:
     """The time of a training step divided by its samples: the faster of two, after one that warms up."""
     device = torch.device(trial.device)
     with threads_and_random_state(trial.threads):

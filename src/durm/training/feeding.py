@@ -7,6 +7,8 @@ augmentation of sample i from (seed, epoch, i), or, where samples can recur, tha
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -108,20 +110,25 @@ def _rand_augment(image: Tensor, seed: int) -> Tensor:
     return changed
 
 
-class Batches(ABC):
+Augment = TypeVar("Augment")
+
+
+class Batches(ABC, Generic[Augment]):
     """The training batches, epoch by epoch, ready for the model. Of data with domains each has equally many of all."""
 
     def __init__(
         self,
         samples: Samples,
         format: InputFormat,
+        augment: Augment,
         batch_size: int,
         seed: int,
         rank: int = 0,
         ranks: int = 1,
         num_workers: int = 0,
     ) -> None:
-        self._samples, self._format, self._batch_size, self._seed = samples, format, batch_size, seed
+        self._samples, self._format, self._augment = samples, format, augment
+        self._batch_size, self._seed = batch_size, seed
         self._rank, self._ranks, self._workers = rank, ranks, num_workers
         first = self._order(0)
         self.steps_per_epoch, self.samples_per_step = len(first), len(first[0])
@@ -136,25 +143,18 @@ class Batches(ABC):
         return domain_order(self._samples.domains, self._batch_size, self._seed, epoch)
 
 
-class Feed(Batches):
+class Feed(Batches[str]):
     """Samples with one label each."""
 
-    def __init__(
-        self,
-        samples: Samples,
-        format: InputFormat,
-        augment: str,
-        batch_size: int,
-        seed: int,
-        rank: int = 0,
-        ranks: int = 1,
-        num_workers: int = 0,
-    ) -> None:
-        super().__init__(samples, format, batch_size, seed, rank, ranks, num_workers)
-        self._augmentation = Augmentation(augment)
-        self._ready = None
-        if isinstance(samples.inputs, Tensor) and augment == "none":
-            self._ready = format.normalise(samples.inputs)
+    @cached_property
+    def _augmentation(self) -> Augmentation:
+        return Augmentation(self._augment)
+
+    @cached_property
+    def _ready(self) -> Tensor | None:
+        """All inputs as the model takes them, where no epoch changes them."""
+        inputs = self._samples.inputs
+        return self._format.normalise(inputs) if isinstance(inputs, Tensor) and self._augment == "none" else None
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         order, domains = self._order(epoch), self._samples.domains
@@ -181,28 +181,14 @@ class Feed(Batches):
         return iter(streamed(inputs, [indices.tolist() for indices in order], self._workers))
 
 
-class SceneFeed(Batches):
+class SceneFeed(Batches[SceneAugmentation]):
     """Scenes with a label for each pixel: normalised images (B, 3, h, w) and their classes (B, h, w)."""
 
-    def __init__(
-        self,
-        samples: Samples,
-        format: InputFormat,
-        augmentation: SceneAugmentation,
-        batch_size: int,
-        seed: int,
-        rank: int = 0,
-        ranks: int = 1,
-        num_workers: int = 0,
-    ) -> None:
-        super().__init__(samples, format, batch_size, seed, rank, ranks, num_workers)
-        self._augmentation = augmentation
-
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        draws = self._augmentation.draws(len(self._samples), self._seed, epoch)
+        draws = self._augment.draws(len(self._samples), self._seed, epoch)
         order = [part[self._rank :: self._ranks] for part in self._order(epoch)[start:]]
         drawn = [draws[part] for part in order]
-        for images, masks in scene_batches(self._samples, self._augmentation, order, drawn, self._workers):
+        for images, masks in scene_batches(self._samples, self._augment, order, drawn, self._workers):
             targets = masks.long()
             yield Batch(self._format.normalise(images), targets.masked_fill_(targets == IGNORED, NO_TARGET))
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +49,7 @@ class Task(ABC):
         self.memory_format = torch.channels_last if trial.train.channels_last else torch.preserve_format
 
     @abstractmethod
-    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> Batches:
+    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> Batches[Any]:
         """The training batches; of each, the part of this rank."""
 
     @abstractmethod
