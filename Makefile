@@ -6,7 +6,7 @@ REQUIREMENTS := pyproject.toml constraints.txt
 # Each of the two test processes; with more threads than cores, small steps wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-slow lint format docs claims bench clean
+.PHONY: help demo test test-slow lint format docs schemas claims bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -15,10 +15,10 @@ demo: .venv/.bench  ## does DuRM help on the embedded digits data? the verdict, 
 	$(BIN)/durm compare --out runs/demo
 
 test: .venv/.dev  ## the test suite
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m "not slow"
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m "not slow and not long"
 
 test-slow: .venv/.dev  ## the tests that take minutes: every model of every library
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m slow
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m "slow and not long"
 
 lint: .venv/.dev  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -32,6 +32,9 @@ format: .venv/.dev  ## let ruff rewrite
 docs: .venv/.dev  ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+schemas: .venv/.dev  ## the JSON schemas of summary.json and result.json, into docs/reference/
+	$(BIN)/python docs/schemas.py
+
 claims: .venv/.dev  ## judge the paper's claims by results/, into docs/replication.md
 	$(BIN)/durm claims --markdown > docs/replication.md.new && mv docs/replication.md.new docs/replication.md
 
@@ -40,10 +43,14 @@ bench: .venv/.dev  ## the speed measurements, into results/
 	$(BIN)/python benchmarks/loop.py --out results/loop.json
 	$(BIN)/python benchmarks/input.py --out results/input.json
 	$(BIN)/python benchmarks/study.py --out results/study.json
+	$(BIN)/python benchmarks/own_code.py --out results/own_code.json
+	$(BIN)/python benchmarks/manifest.py --files 100000 --out results/manifest.json
 	$(BIN)/python benchmarks/domains.py --out results/domains.json
 	$(BIN)/python benchmarks/probes.py --out results/probes.json
 	$(BIN)/python benchmarks/attacks.py --out results/attacks.json
 	$(BIN)/python benchmarks/curvature.py --out results/curvature.json
+	$(BIN)/python benchmarks/evaluation.py --out results/evaluation.json
+	$(BIN)/python benchmarks/outcomes.py --out results/outcomes.json
 
 clean:  ## remove what the targets made
 	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -9,7 +9,7 @@ graph, the gradient once, and takes products with the Hessian over the graph tha
 
 - Power iteration, as PyHessian has it: v is normal and of length 1, then λ ← vᵀHv and v ← Hv/‖Hv‖. It stops when λ
   changes by less than a tolerance (1e-3 by default), and gives the λ before that.
-- Ours, that of `durm.flatness.top_eigenvalues`. It begins near the gradient, and pays for a product on a sixteenth of
+- Ours, that of `durm.curvature.top_eigenvalues`. It begins near the gradient, and pays for a product on a sixteenth of
   the images to prepare that start. It stops when the residual ‖Hv − λv‖ is less than a tolerance times λ.
 
 A tolerance is not an error, and means something else in each, so they are compared in two ways. By their own rules:
@@ -37,8 +37,8 @@ from torch.nn import functional
 
 import durm
 import durm.models
-from durm.flatness import ClassifierLoss, hessian, top_eigenvalues
-from durm.flatness.lanczos import ritz_pairs
+from durm.curvature import ClassifierLoss, hessian, top_eigenvalues
+from durm.curvature.lanczos import ritz_pairs
 
 CLASSES = 10
 DUMMIES = 2

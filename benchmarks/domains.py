@@ -28,9 +28,11 @@ from torch.nn import functional
 
 from durm._random import generator
 from durm.data.bundle import DataBundle, Samples, measure
+from durm.training.building import build_model
 from durm.training.engine import Plain
-from durm.training.loop import Surroundings, _Training, build_model
 from durm.training.schedules import make_optimizer
+from durm.training.trainer import RunContext
+from durm.training.trainer import Trainer as DurmTrainer
 from durm.training.trial import TrainSpec, Trial
 
 CLASSES = 7
@@ -113,12 +115,12 @@ class Ours:
     """Epochs of the loop that `durm.train` and the studies run, without the evaluation at their end."""
 
     def __init__(self, subject: Subject, epochs: int) -> None:
-        self._training = _Training(_trial(subject, epochs), _bundle(subject), Plain(), Surroundings())
+        self._training = DurmTrainer(_trial(subject, epochs), _bundle(subject), Plain(), RunContext())
         self.model = self._training.plain_model
 
     def __call__(self) -> None:
         training = self._training
-        training._train_until(training.progress.step + training.feed.steps_per_epoch)
+        training._train_until(training.progress.step + training.loader.steps_per_epoch)
 
 
 class ByHand:

@@ -33,7 +33,7 @@ from PIL import Image
 from torchvision import transforms
 
 from durm.data.bundle import InputFormat, Samples, measure
-from durm.training.feeding import Feed
+from durm.training.loaders import TrainLoader
 
 SIDE = 32
 CLASSES = 10
@@ -113,7 +113,7 @@ class Batched:
     """Epochs of our feed."""
 
     def __init__(self, samples: Samples, format: InputFormat) -> None:
-        self._feed = Feed(samples, format, "crop-flip", BATCH_SIZE, SEED)
+        self._feed = TrainLoader(samples, format, "crop-flip", BATCH_SIZE, SEED)
         self._epoch = 0
 
     def __call__(self) -> None:

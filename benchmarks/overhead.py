@@ -3,10 +3,12 @@
     python benchmarks/overhead.py --out results/overhead.json
 
 Both arms are the same model from the same seed, with the same batch, SGD with momentum and plain cross-entropy, on one
-thread; the eval forward is under no_grad. They are timed in interleaved pairs (see pairs.py); a timing is of one step
-of the ResNet, or of 5 steps of the MLP, which are short. A limit holds where the 95 % interval of the median ratio
-reaches it or lies below. Each measurement has a control beside it, the model without dummies against a second copy of
-itself: its true ratio is 1, and what it shows instead is the error of the method on this machine at this hour.
+thread; the eval forward is under no_grad. A third case is a training step with the guard of `durm.widen` against one
+without, both with dummies; of the MLP in blocks of 100 steps, each with one look of the guard. They are timed in
+interleaved pairs (see pairs.py); a timing is of one step of the ResNet, or of 5 steps of the MLP, which are short. A
+limit holds where the 95 % interval of the median ratio reaches it or lies below. The first two have a control beside
+them, the model without dummies against a second copy of itself: its true ratio is 1, and what it shows instead is the
+error of the method on this machine at this hour.
 """
 
 import argparse
@@ -47,6 +49,9 @@ class Subject:
     steps_per_timing: int
     training_limit: float
     eval_limit: float
+    guard_pairs: int
+    guard_steps: int
+    guard_limit: float = 1.01
 
 
 @dataclass(frozen=True)
@@ -75,11 +80,11 @@ class Result:
 
 
 def measure(subject: Subject, pairs: int | None = None) -> Iterator[Result]:
-    """The training step and the eval forward of one model, each followed by its control."""
+    """The training step and the eval forward of one model, each followed by its control, and the guard."""
     images, labels = _batch(subject)
 
-    def training_step(dummies: int) -> Callable[[], object]:
-        model = _model(subject, dummies).train()
+    def training_step(dummies: int, guard: bool = True) -> Callable[[], object]:
+        model = _model(subject, dummies, guard).train()
         optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9)
         loss_function = nn.CrossEntropyLoss()
 
@@ -104,11 +109,14 @@ def measure(subject: Subject, pairs: int | None = None) -> Iterator[Result]:
             control = not dummies
             case = f"{subject.name} {what}{', control' if control else ''}"
             yield Result(case, None if control else limit, subject.steps_per_timing, comparison)
+    arms = (training_step(DUMMIES, guard) for guard in (False, True))
+    comparison = compare(*arms, pairs=min(pairs or subject.guard_pairs, subject.guard_pairs), block=subject.guard_steps)
+    yield Result(f"{subject.name} training step, guard", subject.guard_limit, subject.guard_steps, comparison)
 
 
-def _model(subject: Subject, dummies: int) -> nn.Module:
+def _model(subject: Subject, dummies: int, guard: bool = True) -> nn.Module:
     torch.manual_seed(SEED)
-    return durm.widen(subject.build(), dummies)
+    return durm.widen(subject.build(), dummies, guard=guard)
 
 
 def _batch(subject: Subject) -> tuple[Tensor, Tensor]:
@@ -132,8 +140,20 @@ def _mlp() -> nn.Module:
 
 
 SUBJECTS = {
-    "resnet18": Subject("ResNet-18 at 32 px", _resnet18, (32, 3, 32, 32), 200, 1, training_limit=1.01, eval_limit=1.01),
-    "mlp": Subject("MLP 784-256-256", _mlp, (128, 784), 400, 5, training_limit=1.03, eval_limit=1.01),
+    "resnet18": Subject(
+        *("ResNet-18 at 32 px", _resnet18, (32, 3, 32, 32), 200, 1),
+        training_limit=1.01,
+        eval_limit=1.01,
+        guard_pairs=200,
+        guard_steps=1,
+    ),
+    "mlp": Subject(
+        *("MLP 784-256-256", _mlp, (128, 784), 400, 5),
+        training_limit=1.03,
+        eval_limit=1.01,
+        guard_pairs=100,
+        guard_steps=100,
+    ),
 }
 
 _HEADER = f"{'case':<42}  {'pairs':>5}  {'median':<6}  {'95 % interval':<17}  {'limit':<5}  holds"

@@ -25,8 +25,10 @@ from time import perf_counter
 
 from pairs import enough_pairs, median_interval, provenance
 
-from durm.study.executor import Execution, run_study
-from durm.study.spec import Study, make_study
+from durm.study.config import Study
+from durm.study.jobs import Execution
+from durm.study.reading import make_study
+from durm.study.runner import run_study
 from durm.study.store import Store
 
 WORKERS = 2

@@ -239,6 +239,16 @@ def test_mixup_targets_of_timm_are_accepted() -> None:
 # The module.
 
 
+def test_without_dummies_it_is_the_loss_of_timm() -> None:
+    from timm.loss import LabelSmoothingCrossEntropy, SoftTargetCrossEntropy
+
+    logits, labels = make(6, 5, 0)
+    soft = logits.roll(1, 0).softmax(1)
+    smoothed = durm.CrossEntropyLoss(5, label_smoothing=0.1)
+    torch.testing.assert_close(smoothed(logits, labels), LabelSmoothingCrossEntropy(0.1)(logits, labels))
+    torch.testing.assert_close(durm.CrossEntropyLoss(5)(logits, soft), SoftTargetCrossEntropy()(logits, soft))
+
+
 def test_module_is_the_function() -> None:
     logits, labels = make(16, 5, 2)
     weight = torch.rand(5, dtype=torch.float64)

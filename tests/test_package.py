@@ -42,6 +42,15 @@ def test_the_core_needs_nothing_but_torch() -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
+def test_commands_without_their_libraries_say_what_to_install() -> None:
+    code = "import sys; sys.modules['typer'] = None; from durm.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "'typer'" in done.stderr
+    assert "durm[bench]" in done.stderr
+
+
 def test_version() -> None:
     assert version("durm") == durm.__version__
 
@@ -54,3 +63,11 @@ def test_rooms_are_loaded_when_they_are_named(room: str, name: str) -> None:
     assert room in dir(durm)
     code = f"import sys, durm; assert 'torch' not in sys.modules; durm.{room}.{name}"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_name_of_version_1_for_curvature_still_works() -> None:
+    import durm.curvature
+    import durm.flatness
+
+    assert durm.flatness.measure is durm.curvature.measure
+    assert {*durm.flatness.__all__} == {*durm.curvature.__all__}

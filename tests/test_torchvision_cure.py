@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from durm import _torchvision
 
 ERROR = "operator torchvision::nms does not exist"
@@ -22,6 +24,18 @@ def test_it_is_needed_exactly_where_the_compiled_operators_do_not_load() -> None
 
 def test_importing_the_models_cures_it() -> None:
     cured = run("import durm.models, torchvision, timm, segmentation_models_pytorch, torchmetrics; print('fine')")
+    assert cured.stdout.strip() == "fine", cured.stderr
+
+
+def test_importing_an_integration_cures_it() -> None:
+    cured = run("import durm.integrations, torchvision; print('fine')")
+    assert cured.stdout.strip() == "fine", cured.stderr
+
+
+@pytest.mark.slow
+def test_the_line_that_the_docs_give_comes_before_transformers_and_lightning() -> None:
+    first = "from durm.integrations.transformers import DuRMTrainer"
+    cured = run(f"{first}; from transformers import Trainer, ViTImageProcessor; import lightning; print('fine')")
     assert cured.stdout.strip() == "fine", cured.stderr
 
 

@@ -15,51 +15,70 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from durm import attacks as attacks
-    from durm import flatness as flatness
+    from durm import curvature as curvature
     from durm import probes as probes
     from durm import theory as theory
+    from durm.api import compare, verdict
+    from durm.exporting import Exported, export
     from durm.heads import dummies, full_logits, narrow, narrow_state_dict, pad_to_multiple, widen
     from durm.losses import CrossEntropyLoss, PushPull, cross_entropy, push_pull
     from durm.scores import dummy_hits, dummy_mass, probabilities
+    from durm.study_result import StudyResult
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "CrossEntropyLoss",
+    "Exported",
     "PushPull",
+    "StudyResult",
+    "compare",
     "cross_entropy",
     "dummies",
     "dummy_hits",
     "dummy_mass",
+    "export",
     "full_logits",
     "narrow",
     "narrow_state_dict",
     "pad_to_multiple",
     "probabilities",
     "push_pull",
+    "verdict",
     "widen",
 ]
 
 _HOME = {
+    **dict.fromkeys(("Exported", "export"), "exporting"),
     **dict.fromkeys(("dummies", "full_logits", "narrow", "narrow_state_dict", "pad_to_multiple", "widen"), "heads"),
     **dict.fromkeys(("CrossEntropyLoss", "PushPull", "cross_entropy", "push_pull"), "losses"),
+    **dict.fromkeys(("compare", "verdict"), "api"),
+    "StudyResult": "study_result",
     **dict.fromkeys(("dummy_hits", "dummy_mass", "probabilities"), "scores"),
 }
 
 
-_ROOMS = ("attacks", "flatness", "probes", "theory")
+_NEEDS_BENCH = ("StudyResult", "compare", "verdict")
+_MODULES = ("attacks", "curvature", "flatness", "probes", "theory")
 """Modules that need torch alone, and are loaded when they are named: `durm.probes.watch`."""
 
 
 def __getattr__(name: str) -> object:
-    if name in _ROOMS:
+    if name in _MODULES:
         return import_module(f"durm.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'durm' has no attribute {name!r}")
-    value: object = getattr(import_module(f"durm.{_HOME[name]}"), name)
+    try:
+        value: object = getattr(import_module(f"durm.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        if name not in _NEEDS_BENCH or (error.name or "").startswith("durm"):
+            raise
+        raise ModuleNotFoundError(
+            f"durm.{name} needs {error.name}, which is not installed: pip install 'durm[bench]'", name=error.name
+        ) from None
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -1,16 +1,24 @@
 """Names for things that live one to a file: data sets, objectives, averagers, probes.
 
-A new one is a new file in its room that registers one class or function; nothing else needs to know of it.
+A new one is a new file in its package that registers one class or function; nothing else needs to know of it.
 """
 
 import pkgutil
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Generic, TypeVar
 
 from durm.errors import unknown
 
 T = TypeVar("T")
+
+
+@cache
+def import_files(package: str) -> None:
+    """Imports every file of the package, once: they register what they hold."""
+    for module in pkgutil.iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
 
 
 class Registry(Generic[T]):
@@ -20,7 +28,6 @@ class Registry(Generic[T]):
         self.kind = kind
         self._package = package
         self._things: dict[str, T] = {}
-        self._complete = False
 
     def register(self, name: str) -> Callable[[T], T]:
         def keep(thing: T) -> T:
@@ -30,11 +37,7 @@ class Registry(Generic[T]):
         return keep
 
     def names(self) -> list[str]:
-        if not self._complete:
-            package = import_module(self._package)
-            for module in pkgutil.iter_modules(package.__path__):
-                import_module(f"{self._package}.{module.name}")
-            self._complete = True
+        import_files(self._package)
         return sorted(self._things)
 
     def __getitem__(self, name: str) -> T:

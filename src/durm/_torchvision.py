@@ -1,6 +1,7 @@
-"""Lets torchvision be imported beside a CPU-only torch.
+"""Lets torchvision be imported with a CPU-only torch.
 
-Import this before torchvision, timm, segmentation_models_pytorch, lightning or torchmetrics, which all import it.
+Import this before torchvision, timm, segmentation_models_pytorch, transformers, lightning or torchmetrics, which all
+import it. `durm.models` and `durm.integrations` do so.
 
 torchvision's wheel on PyPI is built for CUDA. Beside a CPU-only torch its compiled operators cannot be loaded, and the
 import then dies with "operator torchvision::nms does not exist", because torchvision registers a shape rule for an

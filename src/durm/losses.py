@@ -11,10 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from durm._checks import whole_number
+from durm._checks import one_of, whole_number
 from durm.scores import class_axis
-
-_REDUCTIONS = ("none", "mean", "sum")
 
 
 def cross_entropy(
@@ -88,8 +86,8 @@ def cross_entropy(
     return _smoothed_nll(log_p, target, weight, label_smoothing, ignore_index, reduction)
 
 
-class CrossEntropyLoss(nn.Module):
-    """`cross_entropy` as a module, in the manner of `torch.nn.CrossEntropyLoss`; the class weights are a buffer.
+class CrossEntropyLoss(nn.CrossEntropyLoss):
+    """`cross_entropy` as a module. It is a `torch.nn.CrossEntropyLoss`, by which skorch knows that it takes logits.
 
     Args:
         num_classes: C, the number of real classes.
@@ -117,13 +115,9 @@ class CrossEntropyLoss(nn.Module):
         reduction: str = "mean",
         dim: int = 1,
     ) -> None:
-        super().__init__()
+        super().__init__(weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
         self.num_classes = whole_number("num_classes", num_classes, minimum=1)
         _check_options(num_classes, weight, label_smoothing, reduction)
-        self.register_buffer("weight", weight)
-        self.label_smoothing = label_smoothing
-        self.ignore_index = ignore_index
-        self.reduction = reduction
         self.dim = dim
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -233,8 +227,7 @@ def _check_options(num_classes: int, weight: Tensor | None, label_smoothing: flo
         )
     if not 0.0 <= label_smoothing <= 1.0:
         raise ValueError(f"label_smoothing={label_smoothing}: expected a number from 0 to 1")
-    if reduction not in _REDUCTIONS:
-        raise ValueError(f"reduction={reduction!r}: expected one of {', '.join(map(repr, _REDUCTIONS))}")
+    one_of("reduction", reduction, ("none", "mean", "sum"))
 
 
 def check_target(logits: Tensor, target: Tensor, num_classes: int, ignore_index: int, dim: int) -> None:

@@ -33,11 +33,16 @@ def dummy_mass(logits: Tensor, num_classes: int, *, dim: int = 1) -> Tensor:
         >>> dummy_mass(logits, num_classes=2)
         tensor([0.0900, 0.3333])
     """
+    return torch.sigmoid(dummy_log_odds(logits, num_classes, dim=dim))
+
+
+def dummy_log_odds(logits: Tensor, num_classes: int, *, dim: int = 1) -> Tensor:
+    """The logit of p_D, logsumexp(d) - logsumexp(z); -inf where there are no dummies. Shapes as in `dummy_mass`."""
     dim = class_axis(logits, num_classes, dim)
     real, dummy = split(logits, num_classes, dim)
     if dummy.shape[dim] == 0:
-        return torch.zeros_like(real.select(dim, 0))
-    return torch.sigmoid(dummy.logsumexp(dim) - real.logsumexp(dim))
+        return torch.full_like(real.select(dim, 0), -torch.inf)
+    return dummy.logsumexp(dim) - real.logsumexp(dim)
 
 
 def dummy_hits(logits: Tensor, num_classes: int, *, dim: int = 1) -> Tensor:

@@ -73,11 +73,7 @@ def minimum_probability(ratio: Number, steps: Number) -> float | Tensor:
         x = left + (right - left) * torch.linspace(0, 1, _NODES, dtype=torch.float64, device=steps.device)
         return x, (right - left) / (_NODES - 1)
 
-    def log_survival(x: Tensor) -> Tensor:
-        result: Tensor = torch.special.log_ndtr(-x)
-        return result
-
-    return _probability(ratio, steps, nodes, log_survival, math.log(2 * math.pi) / 2)
+    return _probability(ratio, steps, nodes, lambda x: torch.special.log_ndtr(-x), math.log(2 * math.pi) / 2)
 
 
 @overload
@@ -137,7 +133,7 @@ def _probability(
 
 
 def _checked(name: str, value: Number, wanted: str, is_right: Callable[[Tensor], Tensor]) -> Tensor:
-    """The value as a float64 tensor, or a refusal that names the first wrong number in it."""
+    """The value as a float64 tensor, or an error that names the first wrong number in it."""
     try:
         tensor = torch.as_tensor(value, dtype=torch.float64)
     except (RuntimeError, OverflowError):  # an int that is too large for torch
@@ -234,14 +230,11 @@ def gradient_variance(
         >>> gradient_variance(0.5, sigma_n=0.5, sigma_p=1.0, sigma_d=0.25)
         GradientVariance(erm=0.625, durm=0.6875)
     """
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha={alpha}: expected a number from 0 to 1")
+    _checked("alpha", alpha, "a number from 0 to 1", lambda share: (share >= 0) & (share <= 1))
     for name, sigma in (("sigma_n", sigma_n), ("sigma_p", sigma_p), ("sigma_d", sigma_d)):
-        if not 0 <= sigma < math.inf:
-            raise ValueError(f"{name}={sigma}: expected a finite number of at least 0")
+        _checked(name, sigma, "a finite number of at least 0", lambda value: (value >= 0) & value.isfinite())
     for name, mean in (("mu_n", mu_n), ("mu_p", mu_p)):
-        if not math.isfinite(mean):
-            raise ValueError(f"{name}={mean}: expected a finite number")
+        _checked(name, mean, "a finite number", Tensor.isfinite)
     if samples is None:
         erm = alpha * sigma_n**2 + (1 - alpha) * sigma_p**2 + alpha * (1 - alpha) * (1 - mu_p + mu_n) ** 2
         return GradientVariance(erm, erm + sigma_d**2)

@@ -21,7 +21,7 @@ def test_both_loops_train_the_same_weights(domains):
     epochs = 4
     ours, by_hand = domains.Ours(subject, epochs), domains.ByHand(subject, epochs)
     before = domains.ByHand(subject, epochs).model.state_dict()
-    assert ours._training.feed.steps_per_epoch == subject.steps == 3
+    assert ours._training.loader.steps_per_epoch == subject.steps == 3
     for arm in (ours, by_hand):
         torch.manual_seed(1)  # dropout draws from the global generator
         for _ in range(epochs):

@@ -56,8 +56,9 @@ class TestScript:
         finished = subprocess.run(command, capture_output=True, text=True, check=False)
         assert finished.returncode in (0, 1), finished.stderr
         record = json.loads(out.read_text())
-        step, step_control, forward, forward_control = record["results"]
-        assert [step["limit"], forward["limit"]] == [1.03, 1.01]
+        step, step_control, forward, forward_control, guard = record["results"]
+        assert [step["limit"], forward["limit"], guard["limit"]] == [1.03, 1.01, 1.01]
+        assert guard["steps_per_timing"] == 100
         assert "limit" not in step_control
         assert "limit" not in forward_control
         for result in record["results"]:
@@ -67,5 +68,5 @@ class TestScript:
             assert result["case"] in finished.stdout
         assert {"durm", "torch", "python", "cpu", "threads", "date"} <= set(record["provenance"])
         assert record["provenance"]["threads"] == 1
-        holds = all(result["low"] <= result["limit"] for result in (step, forward))
+        holds = all(result["low"] <= result["limit"] for result in (step, forward, guard))
         assert finished.returncode == (0 if holds else 1)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from durm.study.executor import Outcome
-from durm.study.spec import make_study
+from durm.study.reading import make_study
+from durm.study.runner import Outcome
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def study(monkeypatch):
 
 def test_a_real_study_is_timed(study):
     two_trials = make_study({"dummies": [0, 2], "seeds": 1, "train": {"iterations": 2}})
-    timing = study.time_study(two_trials, workers=2)
+    timing = study.time_study(two_trials, workers=1)
     assert timing.start_up > 0
     assert timing.work > 0
 

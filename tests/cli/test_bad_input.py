@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from durm.study.spec import make_study
+from durm.study.reading import make_study
 from durm.study.store import Store
 from tests.cli.calling import Answer, call, refusal
 from tests.data.images import cut, fill
@@ -22,10 +22,10 @@ def _before_the_first_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """A folder of its own for each test, in which nothing is trained: bad input must not get as far as that."""
 
     def run_study(*arguments: object) -> None:
-        raise AssertionError("bad input was accepted, and the first trial would start")
+        pytest.fail("bad input was accepted, and the first trial would start")  # which no `except Exception` catches
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("durm.study.judging.run_study", run_study)
+    monkeypatch.setattr("durm.study.runner.run_study", run_study)
 
 
 def check(line: str, fragments: tuple[str, ...]) -> None:
@@ -93,6 +93,10 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "train --seed -1": ("--seed", "-1", "0"),
     "train --dummies -1": ("--dummies", "-1", "0"),
     "train --dummies two": ("--dummies", "'two'", "integer"),
+    "compare --dummies 0,²": ("--dummies '0,²'", "'²'", "whole number"),
+    "compare --dummies 0,٣": ("--dummies '0,٣'", "'٣'", "whole number"),
+    "compare --seeds ³": ("--seeds '³'", "'³'", "whole number"),
+    "plan --spread 1 --seeds 6,①": ("--seeds '6,①'", "'①'", "whole number"),
     # What would fail every trial is found before the first.
     "train --pretrained": ("model 'cnn' has no pretrained weights",),
     "train --precision 16-mixed": ("'16-mixed'", "needs a GPU"),
@@ -182,6 +186,39 @@ def test_a_model_or_augmentation_that_does_not_suit_the_data(
     check(refusal(call("train", "--quiet", "--data", write_arrays(tmp_path, **changes), *flags.split())), fragments)
 
 
+@pytest.mark.parametrize("size", [1_000_000, 20_000, 10**30])
+@pytest.mark.parametrize("command", ["train --data", "data check", "compare --data"])
+def test_images_that_would_be_too_large_are_refused_before_one_is_read(
+    command: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = fill(tmp_path / "images", {"a": 9, "b": 9})
+    monkeypatch.setattr("durm.data.image_files.decode", lambda path, size: pytest.fail("an image was read"))
+    check(refusal(call(*command.split(), data, "--image-size", size)), (f"--image-size {size}", "at most 16384"))
+
+
+def test_images_that_together_do_not_fit_into_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """18 images of 3 · 4000² values, of one byte and again of four, are 4.3 GB."""
+    data = fill(tmp_path / "images", {"a": 9, "b": 9})
+    monkeypatch.setattr("durm.data.image_files.decode", lambda path, size: pytest.fail("an image was read"))
+    monkeypatch.setattr("durm._memory.machine_bytes", lambda: 4 * 10**9)
+    line = refusal(call("data", "check", data, "--image-size", 4000))
+    check(line, (data, "--image-size 4000", "18 images", "4.3 GB", "4.0 GB", "smaller"))
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 digits of 64 values of 4 bytes are 25.6 kB."""
+    monkeypatch.setattr("durm._memory.machine_bytes", lambda: 20_000)
+    check(refusal(call("train", "--batch-size", 100)), ("--batch-size 100", "25.6 kB", "20.0 kB", "smaller"))
+
+
+@pytest.mark.parametrize("brackets", ["[]", "{}"])
+def test_a_deeply_nested_arm(brackets: str) -> None:
+    value = brackets[0] * 5000 + brackets[1] * 5000
+    check(refusal(call("compare", "--arm", f"a: lr={value}", "--arm", "b: lr=1")), ("--arm", "cannot be read"))
+
+
 # Study files.
 
 NOT_A_STUDY: dict[str, tuple[bytes, tuple[str, ...]]] = {
@@ -193,6 +230,8 @@ NOT_A_STUDY: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "only a comment": (b"# to do", ("holds nothing", "data, model, dummies, seeds")),
     "list": (b"- digits", ("holds a list", "data, model, dummies, seeds")),
     "word": (b"digits", ("holds a str", "data, model, dummies, seeds")),
+    "nested lists": (b"data: " + b"[" * 10_000 + b"]" * 10_000, ("nested too deeply",)),
+    "nested keys": (b"a: " + b"{a: " * 10_000 + b"1" + b"}" * 10_000, ("nested too deeply",)),
 }
 
 
@@ -213,12 +252,12 @@ def test_a_study_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
 STUDIES: dict[str, tuple[str, ...]] = {
     # Keys.
     "sedes: 3": ("'sedes'", "'seeds'"),
-    "colour: red": ("'colour'", "arms, attack_samples, attacks, data, device"),
-    "workers: 0": ("'workers'", "arms, attack_samples, attacks, data, device"),
+    "colour: red": ("'colour'", "arms, attack_samples, attacks, average, data"),
+    "workers: 0": ("'workers'", "arms, attack_samples, attacks, average, data"),
     "train: {epoch: 3}": ("'epoch' in train", "'epochs'"),
     "train: {colour: red}": ("'colour' in train", "augment, auxiliary, batch_size"),
     "arms: [{name: a, epoch: 3}]": ("arms.0", "'epoch'", "'epochs'"),
-    "arms: [{name: a, colour: red}]": ("arms.0", "'colour'", "augment, auxiliary, batch_size"),
+    "arms: [{name: a, colour: red}]": ("arms.0", "'colour'", "augment, auxiliary, average, batch_size"),
     "arms: [{nme: a}]": ("arms.0", "'nme'", "has no name"),
     "seeds: 1\nseeds: 5": ("not valid YAML", "'seeds' stands twice", "line 1"),
     "seeds: 10000000000": ("seeds: 10000000000", "at most 100000"),
@@ -264,13 +303,13 @@ STUDIES: dict[str, tuple[str, ...]] = {
     "arms: [{name: a, dummies: 1.5}]": ("'a'", "dummies=1.5", "integer"),
     "arms: [{name: a, dummies: null}]": ("'a'", "dummies=None", "integer"),
     # What excludes itself.
-    "dummies: [0]\narms: [{name: a}]": ("dummies and arms exclude each other",),
+    "dummies: [0]\narms: [{name: erm}]": ("arms", "erm is given twice"),
     "train: {epochs: 1, iterations: 2}": ("train", "epochs and iterations exclude each other"),
     "arms: [{name: a, epochs: 1, iterations: 2}]": ("'a'", "epochs and iterations exclude each other"),
-    "arms: [{name: a}, {name: a}]": ("arms", "a stands there twice"),
-    "dummies: [1, 1]": ("durm-1 stands there twice",),
-    "seeds: [4, 4]": ("seeds", "4 stands there twice"),
-    "data: [digits, digits]": ("data", "digits stands there twice"),
+    "arms: [{name: a}, {name: a}]": ("arms", "a is given twice"),
+    "dummies: [1, 1]": ("durm-1 is given twice",),
+    "seeds: [4, 4]": ("seeds", "4 is given twice"),
+    "data: [digits, digits]": ("data", "digits is given twice"),
 }
 
 

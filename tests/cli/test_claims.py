@@ -1,14 +1,15 @@
 """`durm claims`: the table, details, JSON and the page; and what is refused."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from durm.paper.claims import NUMBERED
+from durm.replication.claims import NUMBERED
 from tests.cli.calling import Answer, call, refusal
-from tests.paper.planted import gain, study
+from tests.replication.planted import gain, study
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +24,15 @@ def printed(answer: Answer) -> str:
     return answer.out
 
 
-def test_the_table(results: Path) -> None:
+def test_the_table(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     lines = printed(call("claims", "--results", results)).splitlines()
-    assert lines[0].split() == ["claim", "verdict", "effect", "interval", "n"]
+    headings = ["claim", "where", "verdict", "at the margin", "effect", "interval", "n", "settings", "margin"]
+    assert re.split(r"\s{2,}", lines[0]) == [*headings, "paper's gain", "½ and 2 × margin"]
     assert len(lines) == len(NUMBERED) + 2
     assert lines[1].startswith(" 1 DuRM makes ordinary classification more accurate")
     assert "holds" in lines[1]
-    assert lines[1].endswith("6 seeds")
+    assert re.split(r"\s{2,}", lines[1])[-5:] == ["6 seeds", "1", "0.1 points", "+0.39", "same"]
     assert lines[-1].startswith(f"{len(NUMBERED)} claims: ")
 
 
@@ -54,6 +57,9 @@ def test_json(results: Path) -> None:
     assert {"number": 1, "verdict": "holds", "n": 6, "unit": "points", "studies": ["planted"]}.items() <= claim.items()
     assert claim["interval"][0] < claim["effect"] < claim["interval"][1]
     assert claim["parts"][0]["word"] == "better"
+    assert {"verdict_margin": "holds", "margin": 0.1, "settings": 1}.items() <= claim.items()
+    assert claim["paper_gain"] == pytest.approx(0.3867, abs=1e-4)
+    assert claim["sensitivity"] == {"half": "holds", "double": "holds"}
 
 
 def test_the_page(results: Path) -> None:

@@ -1,31 +1,36 @@
 """`durm compare` and `durm report`, from flags to the verdict, and what they refuse."""
 
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from durm.cli.display import ProgressDisplay, RunningDifference
 from durm.errors import InputError
-from durm.report.tables import beside_table, null_table, verdict_table
-from durm.report.words import headline, sentence
-from durm.study import judging
-from durm.study.executor import Event, Execution, Outcome, work
-from durm.study.spec import Study, make_study
-from durm.study.store import Store
+from durm.report.progress import LineDisplay, ProgressDisplay, show
+from durm.report.tables import null_table, overview_table, verdict_table
+from durm.report.text import headline, sentences
+from durm.study import runner
+from durm.study.config import Study
+from durm.study.jobs import Event, Execution
+from durm.study.reading import make_study
+from durm.study.runner import Outcome
+from durm.study.store import Store, read_summary
 from durm.training.trial import Trial
 from tests.cli.calling import Answer, call, refusal
 from tests.study import synthetic
-from tests.study.test_judging import FakeExecutor
+from tests.study.test_runner import FakeExecutor
 
 SMALL = ("compare", "--epochs", 1, "--dummies", "0,2", "--seeds", 2, "--workers", 1)
 NULL_CONTROL = "null control: each arm against itself, after a change that should not matter"
-FILES = {"study.yaml", "summary.json", "results.csv", "report.html", "report.md", "figures", "trials"}
+FILES = {"study.yaml", "data.json", "summary.json", "results.csv", "report.html", "figures", "trials"}
+FILES |= {"report.md", "report.tex"}
 
 
 def lines(answer: Answer) -> list[str]:
@@ -43,22 +48,23 @@ def words_of(table: Any) -> list[list[str]]:
     return [" ".join(row).split() for row in [table.headings, *table.texts()]]
 
 
-def check_printed(printed: list[str], summary: dict[str, Any], folder: Path) -> None:
-    """The tables and the sentences are those of the summary, in its order."""
-    expected: list[list[str]] = []
-    for setting in summary["settings"]:
-        expected.append(f"accuracy on {setting['setting']['data']} with {setting['setting']['model']}".split())
-        expected += [*words_of(verdict_table(setting, summary)), [], *words_of(beside_table(setting))]
-        if setting["null_control"]["comparisons"]:
-            expected += [[], NULL_CONTROL.split()]
-            expected += words_of(null_table(setting, summary))
-        comparisons = [*setting["comparisons"], *setting["derived"]["comparisons"]]
-        expected += [[], *(sentence(one, summary).split() for one in comparisons), []]
-    expected += [f"Note: {warning}".split() for warning in summary["warnings"]]
-    if len(summary["settings"]) > 1:
-        expected.append(headline(summary).split())
-    told = f"{summary['done']} of {summary['trials']} trials are done, kept in {folder}"
-    expected += [told.split(), f"the page: {folder / 'report.html'}".split()]
+def check_printed(printed: list[str], folder: Path) -> None:
+    """The short answer: headline, one table, the sentence of a single comparison, a few warnings, where the page is."""
+    summary = read_summary(folder / "summary.json")
+    first, *others = summary.settings
+    table = overview_table(summary) if others else verdict_table(first, summary)
+    expected = [headline(summary).split(), [], *words_of(table)]
+    single = not others and len(first.comparisons) == 1
+    plan = sentences(first, summary)[0].removeprefix(headline(summary)).strip() if single else ""
+    if plan or summary.warnings:
+        expected.append([])
+    if plan:
+        expected.append(plan.split())
+    expected += [f"Note: {warning}".split() for warning in summary.warnings[:3]]
+    if left := len(summary.warnings[3:]):
+        expected.append(f"… and {left} more with --verbose".split())
+    told = f"{summary.done} of {summary.trials} trials are done, kept in {folder}"
+    expected += [[], told.split(), f"the page: {folder / 'report.html'}".split()]
     assert [line.split() for line in printed] == expected
 
 
@@ -71,10 +77,10 @@ def times_of(folder: Path) -> dict[Path, int]:
 
 def run_here(store: Store, execution: Execution, tell: Callable[[Event], None]) -> Outcome:
     """Runs trials in this process, which saves the start of others; those are tested elsewhere."""
-    pending = [trial for trial in store.study.trials() if not store.is_done(trial)]
-    work(store, pending, execution, tell, lambda: False)
-    failed = {trial.folder_name: error for trial in pending if (error := store.error(trial)) is not None}
-    return Outcome(done=[trial for trial in store.study.trials() if store.is_done(trial)], failed=failed)
+    return RUN_STUDY(store, replace(execution, workers=0), tell)
+
+
+RUN_STUDY = runner.run_study
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +88,14 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answer]:
     """The folder of a study of two arms and two seeds, and what was printed."""
     folder = tmp_path_factory.mktemp("compare") / "out"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(judging, "run_study", run_here)
+        patched.setattr(runner, "run_study", run_here)
         return folder, call(*SMALL, "--quiet", "--out", folder)
 
 
 @pytest.fixture
 def copied(compared: tuple[Path, Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of that folder, to add to."""
-    monkeypatch.setattr(judging, "run_study", run_here)
+    monkeypatch.setattr(runner, "run_study", run_here)
     shutil.copytree(compared[0], tmp_path / "copy")
     return tmp_path / "copy"
 
@@ -98,9 +104,9 @@ def test_it_writes_everything_and_prints_the_verdict(compared: tuple[Path, Answe
     folder, answer = compared
     assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == FILES
     assert len(list(folder.glob("trials/*/result.json"))) == 4
-    assert len(list(folder.glob("figures/*.svg"))) == 5
+    assert len(list(folder.glob("figures/*.svg"))) == 4
     assert answer.err == ""
-    check_printed(lines(answer), summary_in(folder), folder)
+    check_printed(lines(answer), folder)
 
 
 def test_the_summary_has_the_numbers_of_the_trials(compared: tuple[Path, Answer]) -> None:
@@ -116,7 +122,7 @@ def test_the_summary_has_the_numbers_of_the_trials(compared: tuple[Path, Answer]
     (one,) = setting["comparisons"]
     assert one["difference"] == pytest.approx(setting["arms"][1]["mean"] - setting["arms"][0]["mean"])
     assert (summary["done"], summary["trials"], summary["looked_at"]) == (4, 4, [2])
-    assert summary["warnings"][0].startswith("2 pairs of runs: the smallest p value")
+    assert summary["warnings"][0].startswith("2 pairs of runs: too few for a word, which takes 6")
 
 
 def test_the_same_again_trains_nothing_and_prints_the_same(compared: tuple[Path, Answer]) -> None:
@@ -138,7 +144,7 @@ def test_json_is_the_summary(compared: tuple[Path, Answer]) -> None:
 
 def test_a_report_is_written_again_to_the_same_bytes(copied: Path) -> None:
     kept = {path: path.read_bytes() for path in [*copied.glob("report.*"), *copied.glob("figures/*")]}
-    assert len(kept) == 7
+    assert len(kept) == 9
     for path in kept:
         path.unlink()
     printed = lines(call("report", copied))
@@ -148,6 +154,23 @@ def test_a_report_is_written_again_to_the_same_bytes(copied: Path) -> None:
     assert {path: path.read_bytes() for path in kept} == kept
 
 
+def test_everything_is_said_with_verbose(compared: tuple[Path, Answer]) -> None:
+    folder, short = compared
+    summary = read_summary(folder / "summary.json")
+    (setting,) = summary.settings
+    for answer in (call(*SMALL, "--out", folder, "-v"), call("report", folder, "--verbose")):
+        printed = lines(answer)
+        assert printed[0] == lines(short)[0] == headline(summary)
+        assert len(printed) > 2 * len(lines(short))
+        told = [line.split() for line in printed]
+        assert all(f"Note: {warning}".split() in told for warning in summary.warnings)
+        for arm in setting.arms:  # every number, seed by seed
+            assert all(f"{value:.3f}" in answer.out for value in arm.values.values())
+        assert "real-class NLL" in answer.out
+        assert "wins / ties / losses" in answer.out
+        assert printed[-1] == lines(short)[-1]
+
+
 def test_a_report_may_be_opened(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
@@ -155,15 +178,19 @@ def test_a_report_may_be_opened(copied: Path, monkeypatch: pytest.MonkeyPatch) -
     assert opened == [(copied / "report.html").as_uri()]
 
 
-def test_arms_and_a_null_control_may_be_added(copied: Path) -> None:
+def test_arms_and_a_null_control_may_be_added(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     before = times_of(copied)
     flags = ("--arm", "smoothing: label_smoothing=0.1, lr=0.02", "--null", "--quiet", "--out", copied)
-    printed = lines(call(*SMALL, *flags))
-    summary = summary_in(copied)
-    check_printed(printed, summary, copied)
-    (setting,) = summary["settings"]
+    check_printed(lines(call(*SMALL, *flags)), copied)
+    (setting,) = summary_in(copied)["settings"]
     assert [arm["arm"] for arm in setting["arms"]] == ["erm", "durm-2", "smoothing"]
     assert [one["n"] for one in setting["null_control"]["comparisons"]] == [2, 2, 2]
+    summary = read_summary(copied / "summary.json")
+    told = [line.split() for line in lines(call("report", copied, "--verbose"))]
+    start = told.index(NULL_CONTROL.split()) + 1
+    table = words_of(null_table(summary.settings[0], summary))
+    assert told[start : start + len(table)] == table
     assert {path: times_of(copied)[path] for path in before} == before
     (path,) = copied.glob("trials/*smoothing-seed1*/trial.json")
     recipe = json.loads(path.read_text())["train"]
@@ -174,16 +201,15 @@ def test_several_models_are_several_settings(copied: Path, tmp_path: Path) -> No
     folder = tmp_path / "models"
     flags = ("--dummies", "0,1", "--epochs", 1, "--seeds", 1, "--model", "cnn", "--model", "mlp", "--quiet")
     printed = lines(call("compare", *flags, "--out", folder))
-    summary = summary_in(folder)
-    check_printed(printed, summary, folder)
-    assert [setting["setting"]["model"] for setting in summary["settings"]] == ["cnn", "mlp"]
-    assert "2 comparisons with erm in 2 settings: 2 undecided." in printed
+    check_printed(printed, folder)
+    assert [setting["setting"]["model"] for setting in summary_in(folder)["settings"]] == ["cnn", "mlp"]
+    assert printed[0].startswith("Undecided for 1 dummy in 2 settings: one pair decides nothing")
 
 
 def test_until_decided_with_few_seeds(copied: Path, tmp_path: Path) -> None:
     folder = tmp_path / "few"
     flags = ("--dummies", "0,2", "--epochs", 1, "--until-decided", "--max-seeds", 2, "--quiet", "--out", folder)
-    check_printed(lines(call("compare", *flags)), summary_in(folder), folder)
+    check_printed(lines(call("compare", *flags)), folder)
     (one,) = summary_in(folder)["settings"][0]["comparisons"]
     assert [look["n"] for look in one["looks"]] == [2]
 
@@ -194,7 +220,7 @@ def test_until_decided_with_few_seeds(copied: Path, tmp_path: Path) -> None:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeExecutor:
     executor = FakeExecutor(lambda dummies, seed: (-1.0) ** seed)
-    monkeypatch.setattr(judging, "run_study", executor)
+    monkeypatch.setattr(runner, "run_study", executor)
     monkeypatch.chdir(tmp_path)
     return executor
 
@@ -246,7 +272,7 @@ def test_the_first_number_of_dummies_is_the_baseline(fake: FakeExecutor) -> None
 def test_until_decided_tells_of_every_look(fake: FakeExecutor) -> None:
     answer = call("compare", "--dummies", "0,2", "--until-decided", "--max-seeds", 12, "--out", "here")
     told = [line for line in answer.err.splitlines() if line.startswith("undecided")]
-    assert told == ["undecided after 6 seeds; looking further", "undecided after 10 seeds; looking further"]
+    assert told == ["undecided after 6 seeds; adding more", "undecided after 10 seeds; adding more"]
     assert lines(answer)[-2] == "24 of 24 trials are done, kept in here"
     assert [len(trials) for trials in fake.trained] == [12, 8, 4]
     quiet = call("compare", "--dummies", "0,2", "--until-decided", "--max-seeds", 12, "--quiet", "--out", "there")
@@ -287,59 +313,12 @@ def test_the_data_names_the_study(fake: FakeExecutor) -> None:
     assert Path("runs/compare-digits-cnn-mlp/report.html").is_file()
 
 
-# The running difference.
+# Progress.
 
 
 def trials_of(**study: Any) -> list[Trial]:
     made: Study = make_study({"dummies": [0, 1, 2], "seeds": 3, **study})
     return made.trials()
-
-
-def add(difference: RunningDifference, trials: list[Trial], value: Callable[[Trial], float]) -> None:
-    for trial in trials:
-        difference.add(trial.id, value(trial))
-
-
-def test_the_running_difference_is_that_of_whole_seeds() -> None:
-    """By hand: durm-1 is ahead by 0.5 and 1.5, durm-2 behind by 0.25 twice; the third seed lacks an arm."""
-    trials = trials_of()
-    gains = {("durm-1", 0): 0.5, ("durm-1", 1): 1.5, ("durm-2", 0): -0.25, ("durm-2", 1): -0.25, ("durm-1", 2): 99.0}
-    difference = RunningDifference(trials, ["erm", "durm-1", "durm-2"])
-    assert str(difference) == ""
-    add(difference, trials[:3], lambda t: 90 + t.seed + gains.get((t.arm, t.seed), 0))
-    assert str(difference) == "durm-1 +0.50, durm-2 −0.25 (n = 1)"
-    add(difference, trials[3:8], lambda t: 90 + t.seed + gains.get((t.arm, t.seed), 0))
-    assert str(difference) == "durm-1 +1.00, durm-2 −0.25 (n = 2)"
-
-
-def test_the_running_difference_pairs_within_settings() -> None:
-    """The same gain in two models that differ by 20 points."""
-    trials = trials_of(model=["cnn", "mlp"], dummies=[0, 1], seeds=2)
-    difference = RunningDifference(trials, ["erm", "durm-1"])
-    add(difference, trials[::-1], lambda t: (70 if t.model == "mlp" else 90) + t.seed + 0.5 * t.dummies)
-    assert str(difference) == "durm-1 +0.50 (n = 4)"
-
-
-def test_one_arm_has_no_running_difference() -> None:
-    trials = trials_of(dummies=[2])
-    difference = RunningDifference(trials, ["durm-2"])
-    add(difference, trials, lambda t: 90.0)
-    assert str(difference) == ""
-
-
-def test_the_running_difference_of_added_arms_is_not_that_from_one_another() -> None:
-    """The baseline has run before, and its values are not at hand: then nothing is better than another number."""
-    trials = [trial for trial in trials_of() if trial.dummies]
-    difference = RunningDifference(trials, ["erm", "durm-1", "durm-2"])
-    add(difference, trials, lambda t: 90.0 + t.dummies)
-    assert str(difference) == ""
-
-
-def test_the_running_difference_leaves_the_null_control_out() -> None:
-    trials = trials_of(dummies=[0, 1], seeds=1, null=True)
-    difference = RunningDifference(trials, ["erm", "durm-1"])
-    add(difference, trials, lambda t: 90.0 + t.dummies)
-    assert str(difference) == "durm-1 +1.00 (n = 1)"
 
 
 class FakeProgress:
@@ -354,36 +333,88 @@ class FakeProgress:
         self.shown |= fields
 
 
-def test_the_progress_shows_trials_epochs_and_the_difference() -> None:
+def test_the_progress_shows_trials_and_epochs_and_no_interim_effect() -> None:
     trials = trials_of(dummies=[0, 1], seeds=2)
     progress = FakeProgress()
-    display = ProgressDisplay(trials, ["erm", "durm-1"], "accuracy", progress)
-    assert progress.shown == {"total": 4, "trials": "0/4 trials", "difference": ""}
+    display = ProgressDisplay(trials, progress)
+    assert progress.shown == {"total": 4, "trials": "0/4 trials"}
     display({"kind": "epoch", "trial": trials[0].id, "epoch": 5, "epochs": 20})
     assert (progress.shown["completed"], progress.shown["trials"]) == (0.25, "0/4 trials")
     for trial, value in zip(trials[:2], (90.0, 90.25), strict=True):
         display({"kind": "finished", "trial": trial.id, "metrics": {"accuracy": value}})
     assert (progress.shown["completed"], progress.shown["trials"]) == (2, "2/4 trials")
-    assert progress.shown["difference"] == "durm-1 +0.25 (n = 1)"
+    assert {*progress.shown} == {"total", "trials", "completed"}
 
 
-def test_the_difference_is_shown_while_it_runs(fake: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the whole command: what stands there in the end is the mean difference of the summary."""
+class Clock:
+    """Which says what it is told to."""
 
-    def telling(store: Store, execution: Execution, tell: Callable[[Event], None]) -> Outcome:
-        outcome = fake(store, execution, tell)
-        for trial in fake.trained[-1]:
-            result = store.result(trial)
-            assert result is not None
-            tell({"kind": "finished", "trial": trial.id, "metrics": result["metrics"]})
-        return outcome
+    now = 0.0
 
-    fake.gain = lambda dummies, seed: 0.5 * dummies + 0.001 * seed
-    monkeypatch.setattr(judging, "run_study", telling)
-    monkeypatch.setenv("COLUMNS", "200")
-    answer = call("compare", "--dummies", "0,1,2", "--seeds", 3, "--out", "here")
-    assert "durm-1 +0.50, durm-2 +1.00 (n = 3)" in answer.err
-    assert "9/9 trials" in answer.err
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_in_a_log_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    """Forty trials of 20 s each. By hand: lines after 1, 4, 8, … trials, and a minute after the last."""
+    trials = trials_of(dummies=[0, 1], seeds=20)
+    clock = Clock()
+    display = LineDisplay(trials, clock)
+    for number, trial in enumerate(trials, 1):
+        display({"kind": "started", "trial": trial.id})
+        clock.now = 20.0 * number
+        display({"kind": "finished", "trial": trial.id, "metrics": {"accuracy": 98.7654}, "seconds": 20.0})
+    told = capsys.readouterr().err.splitlines()
+    counts = [int(line.split("/")[0]) for line in told]
+    assert counts == [1, 4, *(number for n in range(4, 40, 4) for number in (n + 3, n + 4))]
+    assert told[0] == "1/40 trials, 20 s elapsed, about 13 min left"
+    assert "12/40 trials, 4 min elapsed, about 9 min left" in told
+    assert told[-1] == "40/40 trials, 13 min elapsed"
+    assert not any("98" in line or "accuracy" in line for line in told)
+
+
+def test_the_start_of_the_workers_is_no_part_of_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """They take 50 s, the first of four trials 10 s: three times that is left."""
+    trials = trials_of(dummies=[0, 1], seeds=2)
+    clock = Clock()
+    display = LineDisplay(trials, clock)
+    clock.now = 50.0
+    display({"kind": "started", "trial": trials[0].id})
+    clock.now = 60.0
+    display({"kind": "finished", "trial": trials[0].id})
+    assert capsys.readouterr().err.splitlines()[0] == "1/4 trials, 1 min elapsed, about 30 s left"
+
+
+def test_long_trials_tell_of_epochs_every_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two trials of ten epochs; one takes 25 s, so the third is the first after a minute."""
+    trials = trials_of(dummies=[0, 1], seeds=1)
+    clock = Clock()
+    display = LineDisplay(trials, clock)
+    for epoch in range(1, 7):
+        clock.now = 25.0 * epoch
+        display({"kind": "epoch", "trial": trials[0].id, "epoch": epoch, "epochs": 10, "val_accuracy": 98.7})
+    assert capsys.readouterr().err.splitlines() == [
+        "0/2 trials, 1 min elapsed, about 7 min left",  # 75 s for 3 of 20 epochs
+        "0/2 trials, 2 min elapsed, about 6 min left",  # 150 s for 6: 350 s
+    ]
+
+
+def test_where_stderr_is_no_terminal_there_are_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials = trials_of(dummies=[0, 1], seeds=1)
+    with show(trials, quiet=False) as display:
+        display({"kind": "finished", "trial": trials[0].id})
+    assert re.fullmatch(r"1/2 trials, \d+ s elapsed, about \d+ s left\n", capsys.readouterr().err)
+    for quiet, some_trials in ((True, trials), (False, [])):
+        with show(some_trials, quiet=quiet) as display:
+            display({"kind": "finished", "trial": trials[0].id})
+        assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    for term, kind in (("xterm", ProgressDisplay), ("dumb", LineDisplay)):
+        monkeypatch.setenv("TERM", term)
+        with show(trials, quiet=False) as display:
+            assert isinstance(display, kind)
 
 
 # What is refused.
@@ -397,7 +428,7 @@ def untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise AssertionError("bad input was accepted, and the first trial would start")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(judging, "run_study", run_study)
+    monkeypatch.setattr(runner, "run_study", run_study)
     return tmp_path
 
 
@@ -422,19 +453,21 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "--until-decided --max-seeds 1": ("--max-seeds 1", "greater than or equal to 2"),
     "--until-decided --max-seeds 1000000": ("--max-seeds 1000000", "less than or equal to 100000"),
     "--until-decided --max-seeds many": ("--max-seeds", "'many'", "integer"),
-    "--arm ''": ("--arm ''", "NAME: key=value"),
-    "--arm x:": ("--arm 'x:'", "NAME: key=value"),
-    "--arm 'x: lr'": ("--arm 'x: lr'", "NAME: key=value"),
-    "--arm ': lr=1'": ("--arm ': lr=1'", "NAME: key=value"),
-    "--arm 'x: lr=[1'": ("--arm 'x: lr=[1'", "cannot be read"),
-    "--arm 'x: nokey=1'": ("'nokey'", "expected one of"),
-    "--arm 'x: lr=fast'": ("arm 'x'", "lr='fast'", "number"),
-    "--arm 'x: lr=-1'": ("arm 'x'", "lr=-1", "greater than 0"),
-    "--arm 'x: dummies=two'": ("arm 'x'", "dummies='two'", "integer"),
-    "--arm 'durm-val: lr=1'": ("arm 'durm-val'", "choose another"),
-    "--arm 'x: lr=1' --arm 'x: lr=2'": ("x stands there twice",),
-    "--arm 'erm: lr=1'": ("erm stands there twice",),
-    "--arm '<b>: lr=1'": ("'<b>'",),
+    "--dummies 0,2 --arm ''": ("--arm ''", "NAME: path=value"),
+    "--dummies 0,2 --arm x:": ("--arm 'x:'", "NAME: path=value"),
+    "--dummies 0,2 --arm 'x: lr'": ("--arm 'x: lr'", "NAME: path=value"),
+    "--dummies 0,2 --arm ': lr=1'": ("--arm ': lr=1'", "NAME: path=value"),
+    "--dummies 0,2 --arm 'x: lr=[1'": ("--arm 'x: lr=[1'", "cannot be read"),
+    "--dummies 0,2 --arm 'x: dummies=2, kind=frosen'": ("--arm 'x'", "kind='frosen'", "'frozen'"),
+    "--dummies 0,2 --arm 'x: kind=frozen'": ("--arm 'x'", "kind 'frozen'", "dummies=2"),
+    "--dummies 0,2 --arm 'x: nokey=1'": ("'nokey'", "expected one of"),
+    "--dummies 0,2 --arm 'x: lr=fast'": ("arm 'x'", "lr='fast'", "number"),
+    "--dummies 0,2 --arm 'x: lr=-1'": ("arm 'x'", "lr=-1", "greater than 0"),
+    "--dummies 0,2 --arm 'x: dummies=two'": ("arm 'x'", "dummies='two'", "integer"),
+    "--dummies 0,2 --arm 'durm-val: lr=1'": ("arm 'durm-val'", "choose another"),
+    "--dummies 0,2 --arm 'x: lr=1' --arm 'x: lr=2'": ("x is given twice",),
+    "--dummies 0,2 --arm 'erm: lr=1'": ("erm is given twice",),
+    "--dummies 0,2 --arm '<b>: lr=1'": ("'<b>'",),
     "--data digit": ("data 'digit' is unknown", "'digits'"),
     "--model ccn": ("model 'ccn' is unknown", "'cnn'"),
     "--method ermm": ("method 'ermm' is unknown", "'erm'"),
@@ -467,17 +500,17 @@ WORDED_WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "--seeds 0": (("--seeds 0",), ("0 --seeds",)),
     "--seeds 4,4": (("--seeds",), ()),
     "--data digits --data digits": (("--data",), ()),
-    "--arm 'x: lr=1' --arm 'x: lr=2'": (("--arm",), ()),
-    "--arm x": (("--arm 'x'", "NAME: key=value"), ()),
-    "--arm 'x: name=y'": (("--arm", "name"), ()),
-    "--arm 'x: lr=1, lr=2'": (("--arm", "lr"), ()),
-    "--arm 'x: nokey=1'": (("--arm",), ("--batch-size",)),
-    "--arm 'x: label_smoothin=0.1'": (("'label_smoothing'",), ("--label-smoothing",)),
-    "--arm 'x: lr=fast'": (("arm 'x'",), ("--lr=",)),
-    "--arm 'durm-val: lr=1'": (("durm-val",), ("--name",)),
-    "--arm 'erm null: lr=1' --null": (("'erm null'",), ("--name",)),
-    "--arm '<b>: lr=1'": (("--arm",), ("--name", "^[A-Za-z0-9]")),
-    "--arm 'x: overrides=3'": (("--arm",), ("--overrides",)),
+    "--dummies 0,2 --arm 'x: lr=1' --arm 'x: lr=2'": (("--arm",), ()),
+    "--dummies 0,2 --arm x": (("--arm 'x'", "NAME: path=value"), ()),
+    "--dummies 0,2 --arm 'x: name=y'": (("--arm", "name"), ()),
+    "--dummies 0,2 --arm 'x: lr=1, lr=2'": (("--arm", "lr"), ()),
+    "--dummies 0,2 --arm 'x: nokey=1'": (("--arm",), ("--batch-size",)),
+    "--dummies 0,2 --arm 'x: label_smoothin=0.1'": (("'label_smoothing'",), ("--label-smoothing",)),
+    "--dummies 0,2 --arm 'x: lr=fast'": (("arm 'x'",), ("--lr=",)),
+    "--dummies 0,2 --arm 'durm-val: lr=1'": (("durm-val",), ("--name",)),
+    "--dummies 0,2 --arm 'erm null: lr=1' --null": (("'erm null'",), ("--name",)),
+    "--dummies 0,2 --arm '<b>: lr=1'": (("--arm",), ("--name", "^[A-Za-z0-9]")),
+    "--dummies 0,2 --arm 'x: overrides=3'": (("--arm",), ("--overrides",)),
 }
 
 
@@ -536,7 +569,7 @@ def test_a_report_of_an_unfinished_study(untrained: Path) -> None:
     synthetic.store(untrained / "study", lambda t: 90.0 + t.dummies if t.seed < 2 else None, dummies=[0, 1], seeds=3)
     printed = lines(call("report", "study"))
     assert printed[-1] == "the page: study/report.html"
-    assert any(line.startswith("Note: 2 of 6 trials are missing") for line in printed)
+    assert any(line.startswith("Note: 2 of 6 trials are not done yet") for line in printed)
     assert summary_in(untrained / "study")["done"] == 4
 
 

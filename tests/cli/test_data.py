@@ -9,6 +9,7 @@ import pytest
 
 from durm.data import LOADERS, torchvision_dataset
 from tests.cli.calling import Answer, call, refusal
+from tests.data.samples import write_sample
 
 STL10 = ["train_X.bin", "train_y.bin", "test_X.bin", "test_y.bin"]
 
@@ -20,10 +21,6 @@ def _no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("urllib.request.urlopen", urlopen)
     monkeypatch.chdir(tmp_path)
-
-
-def write_sample(name: str, root: Path) -> None:
-    LOADERS[name].write_sample(root)  # type: ignore[attr-defined]
 
 
 def facts(answer: Answer) -> dict[str, str]:

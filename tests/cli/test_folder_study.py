@@ -29,7 +29,7 @@ def test_two_thousand_images_are_learnt_in_two_epochs(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=60,
+        timeout=600,
     )
     assert (shell.returncode, shell.stderr) == (0, "")
     summary = json.loads(shell.stdout)

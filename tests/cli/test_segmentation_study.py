@@ -16,12 +16,12 @@ import pytest
 import yaml
 from PIL import Image
 
-from durm.data import LOADERS
 from durm.report.tables import class_iou_table
-from durm.study import judging
+from durm.study import runner
 from tests.cli.calling import Answer, call, refusal
 from tests.cli.test_compare import run_here
 from tests.data.masks import write_mask
+from tests.data.samples import write_sample
 from tests.training.scenes import CLASSES, MODEL, write_scenes
 
 FLAGS = {"--model": MODEL, "--epochs": 2, "--batch-size": 4}
@@ -40,7 +40,7 @@ def parsed(answer: Answer) -> Any:
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "run_study", run_here)
+    monkeypatch.setattr(runner, "run_study", run_here)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def compared(data: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     """The folder of a study of three arms and two seeds, and what was printed."""
     folder = tmp_path_factory.mktemp("compare") / "out"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(judging, "run_study", run_here)
+        patched.setattr(runner, "run_study", run_here)
         flags = ("--dummies", "0,1,2", "--seeds", 2, "--crop", "12,14", "--window", "10,20")
         return folder, call("compare", "--data", data, *TRAINING, *flags, "--out", folder)
 
@@ -61,7 +61,7 @@ def compared(data: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 @pytest.fixture(scope="module")
 def camvid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("root")
-    LOADERS["camvid"].write_sample(root)
+    write_sample("camvid", root)
     return root
 
 
@@ -71,7 +71,7 @@ def camvid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_verdict_is_about_the_mean_iou(compared: tuple[Path, Answer], data: str) -> None:
     folder, answer = compared
     printed = lines(answer)
-    assert printed[0] == f"mean IoU on {data} with {MODEL}"
+    assert f"on {data} with {MODEL}" in printed[0]
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["metric"] == "miou"
     (setting,) = summary["settings"]
@@ -114,7 +114,7 @@ def test_the_page_has_the_scenes_and_the_classes(compared: tuple[Path, Answer]) 
 def test_nothing_is_run_twice_and_the_page_comes_out_the_same(compared: tuple[Path, Answer], data: str) -> None:
     folder, _ = compared
     before = {path: path.read_bytes() for path in (folder / "report.html", folder / "figures" / "scenes.svg")}
-    assert lines(call("report", folder, "--quiet")) == []
+    assert lines(call("report", folder, "--trust-code", "--quiet")) == []
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -126,7 +126,7 @@ def test_an_arm_that_is_not_done_leaves_the_baseline_the_baseline(
     shutil.copytree(compared[0], folder)
     for path in folder.glob("trials/*-erm-seed*/result.json"):
         path.unlink()
-    summary = parsed(call("report", folder, "--json"))
+    summary = parsed(call("report", folder, "--trust-code", "--json"))
     classes = summary["settings"][0]["classes"]
     assert list(classes) == ["erm", "durm-1", "durm-2"]
     assert classes["erm"] == {}
@@ -151,24 +151,24 @@ def test_pictures_are_kept_where_the_data_are_missing(
     first = drawn.read_text()
     changed = first.replace("truth", "TRUTH").replace("</svg>", "<script>alert(1)</script></svg>")
     drawn.write_text(changed)
-    assert call("report", "out", "--quiet").code == 0
+    assert call("report", "out", "--trust-code", "--quiet").code == 0
     page = Path("out/report.html").read_text()
-    (kept,) = re.findall(r'<img alt="" src="data:image/svg\+xml;base64,([^"]*)">', page)
+    (kept,) = re.findall(r'<img alt="[^"]*" src="data:image/svg\+xml;base64,([^"]*)">', page)
     assert base64.b64decode(kept).decode() == changed
     assert "alert(1)" not in page
-    assert call("report", "out", "--quiet", "--data-root", camvid).code == 0
+    assert call("report", "out", "--trust-code", "--quiet", "--data-root", camvid).code == 0
     assert ">truth</text>" in Path("out/report.html").read_text()
     assert drawn.read_text() == first
     for path in (drawn, *Path("out").glob("trials/*/checkpoint.pt")):
         path.unlink()
-    assert call("report", "out", "--quiet", "--data-root", camvid).code == 0
+    assert call("report", "out", "--trust-code", "--quiet", "--data-root", camvid).code == 0
     assert 'class="wide"' not in Path("out/report.html").read_text()
 
 
 def test_a_metric_and_an_arm_of_choice(data: str, tmp_path: Path) -> None:
     arms = ("--dummies", 0, "--arm", "smoothing: label_smoothing=0.1")
     flags = (*arms, "--seeds", 1, "--metric", "macc", "--select", "best-val", "--out", tmp_path)
-    assert lines(call("compare", "--data", data, *TRAINING, *flags))[0].startswith("mean class accuracy on ")
+    assert "mean class accuracy" in lines(call("compare", "--data", data, *TRAINING, *flags))[0]
     page = (tmp_path / "report.html").read_text()
     assert "Mean class accuracy on the validation set" in page
     assert "those of the epoch with the best validation mean IoU" in page
@@ -195,7 +195,7 @@ def test_a_study_from_a_file(data: str, tmp_path: Path, monkeypatch: pytest.Monk
         "probes": ["dummy_mass", "gradient_variance"],
     }
     Path("scenes.yaml").write_text(yaml.safe_dump(study))
-    assert call("run", "scenes.yaml", "--quiet").code == 0
+    assert call("run", "scenes.yaml", "--trust-code", "--quiet").code == 0
     results = [json.loads(path.read_text()) for path in Path("runs/scenes").glob("trials/*/result.json")]
     assert len(results) == 6
     assert {result["cost"]["steps"] for result in results} == {4}
@@ -218,7 +218,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Answe
         ids = np.array(Image.open(path))
         write_mask(path, np.where(ids == 2, 255, ids))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(judging, "run_study", run_here)
+        patched.setattr(runner, "run_study", run_here)
         answer = call("train", "--data", data, *TRAINING, "--dummies", 1, "--out", root / "out")
     (checkpoint,) = root.glob("out/trials/*/checkpoint.pt")
     return checkpoint, root / "data", answer
@@ -236,7 +236,7 @@ def test_train_prints_what_each_part_has(trained: tuple[Path, Path, Answer]) -> 
 def test_evaluate_prints_the_classes(trained: tuple[Path, Path, Answer]) -> None:
     checkpoint, *_ = trained
     result = json.loads((checkpoint.parent / "result.json").read_text())
-    printed = lines(call("evaluate", checkpoint))
+    printed = lines(call("evaluate", checkpoint, "--trust-code"))
     metrics, classes = "\n".join(printed).split("\n\n")
     shown = dict(line.split() for line in metrics.splitlines())
     assert shown["miou"] == f"{result['metrics']['miou']:.3f}"
@@ -254,7 +254,7 @@ def test_evaluate_prints_the_classes(trained: tuple[Path, Path, Answer]) -> None
         assert row[4] == (f"{CLASSES[wrong.argmax()]} ({share:.1f} %)" if share else "–")
     assert rows[2][1] == "0"
     assert (rows[2][3], rows[2][5]) == ("–", "–")
-    as_json = parsed(call("evaluate", checkpoint, "--json"))
+    as_json = parsed(call("evaluate", checkpoint, "--trust-code", "--json"))
     assert as_json["confusion"] == result["confusion"]
     assert as_json["class_names"] == list(CLASSES)
     assert as_json["miou"] == result["metrics"]["miou"]
@@ -262,13 +262,13 @@ def test_evaluate_prints_the_classes(trained: tuple[Path, Path, Answer]) -> None
 
 def test_predictions_for_a_server(trained: tuple[Path, Path, Answer], tmp_path: Path) -> None:
     checkpoint, data, _ = trained
-    said = lines(call("evaluate", checkpoint.parent, "--predictions", tmp_path / "test"))
+    said = lines(call("evaluate", checkpoint.parent, "--trust-code", "--predictions", tmp_path / "test"))
     assert said == [f"2 predictions in {tmp_path / 'test'}, such as test-00.png"]
     flags = ("--predictions", tmp_path / "train", "--images", data / "train")
     with pytest.raises(AssertionError, match="would both be written"):  # images/ and masks/ have the same names
-        lines(call("evaluate", checkpoint, *flags))
+        lines(call("evaluate", checkpoint, "--trust-code", *flags))
     flags = ("--predictions", tmp_path / "train", "--images", data / "train" / "images")
-    answer = parsed(call("evaluate", checkpoint, *flags, "--json"))
+    answer = parsed(call("evaluate", checkpoint, "--trust-code", *flags, "--json"))
     assert answer["predictions"] == [str(tmp_path / "train" / f"train-{number:02}.png") for number in range(5)]
     assert answer["notes"] == []
     with Image.open(answer["predictions"][0]) as picture:
@@ -292,7 +292,7 @@ def _untrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("bad input was accepted, and the first trial would start")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(judging, "run_study", run_study)
+    monkeypatch.setattr(runner, "run_study", run_study)
 
 
 def mask(number: int, ids: np.ndarray, part: str = "train", mode: str = "L") -> Callable[[Path], None]:
@@ -414,7 +414,7 @@ def test_what_other_data_cannot_have(flags: tuple[str, ...], fragment: str) -> N
 @pytest.mark.usefixtures("_untrained")
 def test_a_metric_that_other_data_cannot_have() -> None:
     said = refusal(call("compare", "--data", "digits", "--metric", "miou"))
-    assert said == "durm: metric 'miou' is for images with masks; this study measures accuracy"
+    assert all(part in said for part in ("--metric 'miou'", "images with masks", "accuracy")), said
 
 
 @pytest.mark.usefixtures("_untrained")
@@ -428,7 +428,7 @@ def test_a_metric_that_other_data_cannot_have() -> None:
         ("window_stride: [8, 8]", "window_stride goes with window, which is not given"),
         ("{window: [8, 8], window_stride: [9, 8]}", "window_stride [9, 8] goes past the window of [8, 8]"),
         ("data: [digits, 'segmentation:here']", "two studies"),
-        ("{data: camvid, metric: f1}", "metric 'f1': this study measures miou, macc, accuracy"),
+        ("{data: camvid, metric: f1}", "metric 'f1': expected one of miou, macc, accuracy"),
     ],
 )
 def test_wrong_study_files(text: str, fragment: str, tmp_path: Path) -> None:
@@ -456,13 +456,13 @@ def test_wrong_flags_of_evaluate(trained: tuple[Path, Path, Answer], tmp_path: P
         (("--attack", "pgd"), "--attack is for classifiers"),
         (("--data", "digits"), "is for classification; the model was trained for segmentation"),
     ):
-        assert fragment in refusal(call("evaluate", checkpoint, *flags))
+        assert fragment in refusal(call("evaluate", checkpoint, "--trust-code", *flags))
 
 
 def test_a_classifier_has_no_predictions_to_write(tmp_path: Path) -> None:
     assert call("train", "--epochs", 1, "--quiet", "--out", tmp_path / "out").code == 0
     (checkpoint,) = tmp_path.glob("out/trials/*/checkpoint.pt")
-    said = refusal(call("evaluate", checkpoint, "--predictions", tmp_path / "predictions"))
+    said = refusal(call("evaluate", checkpoint, "--trust-code", "--predictions", tmp_path / "predictions"))
     assert said == "durm: --predictions are of models with a class for each pixel, and 'cnn' is a classifier"
     assert not (tmp_path / "predictions").exists()
 
@@ -479,7 +479,7 @@ def test_from_a_shell_with_a_model_by_name(camvid: Path, tmp_path: Path) -> None
         *("--epochs", "2", "--batch-size", "4", "--crop", "40,48", "--window", "32,48", "--out", str(tmp_path / "out")),
     ]
     for _ in range(2):
-        shell = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=900)
+        shell = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=3600)
         assert shell.returncode == 0, shell.stderr
         assert "8 of 8 trials are done" in shell.stdout
     page = (tmp_path / "out" / "report.html").read_text()

@@ -66,8 +66,8 @@ def test_the_figure_is_written(written: tuple[Path, list[str]]) -> None:
     folder, _ = written
     image = ElementTree.parse(folder / "theory.svg").getroot()
     space = "{http://www.w3.org/2000/svg}"
-    panels = image.findall(f"{space}svg")
-    assert [panel.get("x") for panel in panels] == ["0", "360", "720"]
+    panels = [group for group in image.iter(f"{space}g") if group.get("id", "").startswith("axes_")]
+    assert len(panels) == 3
     texts = ["".join(panel.itertext()) for panel in panels]
     for text, label in zip(texts, ["distribution function F(g)", "− (1 − F(g))", "P(g₍₁₎ ≥ ĝ₍₁₎)"], strict=True):
         assert label in text

@@ -147,7 +147,7 @@ def test_missing_arrays_are_named(held: list[str], message: str, tmp_path: Path)
         load(save(tmp_path, {name: arrays[name] for name in held}), seed=0)
 
 
-# Files that are none.
+# LazyImages that are none.
 
 
 def npy(path: Path) -> None:

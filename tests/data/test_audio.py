@@ -13,10 +13,11 @@ import soundfile
 import torch
 from scipy.io import wavfile
 
-from durm.data import LOADERS, DataOptions, load
+from durm.data import DataOptions, load
 from durm.data.audio import FLOOR, SoundFormat, is_sound, log_mel, mel_filters, read_sound
 from durm.data.bundle import DataBundle, Samples
 from durm.errors import InputError
+from tests.data.samples import write_sample
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +141,7 @@ def test_the_floor_is_so_far_below_a_tone_of_full_scale(window: int, decibels: f
     assert (middle - math.log(FLOOR)).item() * 10 / math.log(10) == pytest.approx(decibels, abs=0.1)
 
 
-# Files.
+# LazyImages.
 
 
 @pytest.mark.parametrize("bits", [8, 16, 24, 32])
@@ -520,7 +521,7 @@ def test_files_that_are_no_sounds_are_refused_or_left_out(family: str, how: str,
         load(name, seed=0, options=DataOptions(tmp_path))
     told = str(refused.value)
     assert told.startswith(f"data '{name}': {first} cannot be read as a sound: {RUINS[how]}, as 1 file more cannot")
-    assert told.endswith("leave it out with --skip-bad")
+    assert told.endswith("leave it out with `skip_bad`")
     assert "\n" not in told
     data = load(name, seed=0, options=DataOptions(tmp_path, skip_bad=True))
     assert sum(sizes(data)) == total - 2
@@ -545,7 +546,7 @@ def test_data_that_are_not_there_are_told_with_the_place(name: str, missing: str
 
 @pytest.mark.parametrize(("name", "expected"), [("fsdd", (90, 10, 100)), ("urbansound8k", (80, 10, 10))])
 def test_the_sample_can_be_loaded(name: str, expected: tuple[int, int, int], tmp_path: Path) -> None:
-    LOADERS[name].write_sample(tmp_path)  # type: ignore[attr-defined]
+    write_sample(name, tmp_path)
     data = load(name, seed=0, options=DataOptions(tmp_path))
     assert sizes(data) == expected
     assert data.train.labels.unique().numel() == data.num_classes == len(data.class_names) == 10

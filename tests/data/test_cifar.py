@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from durm.data import LOADERS, DataOptions, load
+from durm.data import DataOptions, load
 from durm.errors import InputError
+from tests.data.samples import write_sample
 
 LAYOUTS = {
     "cifar10": ("cifar-10-batches-bin", "cifar-10-batches-py"),
@@ -82,7 +83,7 @@ def test_cifar100_takes_the_fine_label(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_sample_can_be_loaded(name: str, tmp_path: Path) -> None:
-    LOADERS[name].write_sample(tmp_path)  # type: ignore[attr-defined]
+    write_sample(name, tmp_path)
     bundle = load(name, seed=0, options=DataOptions(tmp_path))
     assert bundle.train.labels.unique().numel() == bundle.num_classes == len(bundle.class_names)
 
@@ -120,7 +121,7 @@ def damage(folder: Path, what: str) -> None:
         ("empty", "data_batch_2.bin has 0 bytes"),
         ("label", "the label 77; there are 10 classes"),
         ("names", "names 2 classes; expected 10"),
-        ("missing", "data_batch_2.bin not found in .*--data-root"),
+        ("missing", "data_batch_2.bin not found in .*`data_root`"),
     ],
 )
 def test_damaged_files_are_named(what: str, message: str, tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import torch
 
 from durm.data import DataOptions, base_name, load
 from durm.data.bundle import DataBundle
-from durm.data.longtail import class_counts, long_tailed
-from durm.data.subsets import subset
+from durm.data.derived import class_counts, long_tailed, subset
 from durm.errors import InputError
 
 

@@ -14,11 +14,12 @@ from scipy import ndimage
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from durm.data import LOADERS, DataOptions, Divided, Sampled, base_name, load, settings_of, split_name
-from durm.data.bundle import DataBundle, JoinedFiles, Samples, joined, sample_keys
+from durm.data import LOADERS, DataOptions, Divided, base_name, load, reading, settings_of, split_name
+from durm.data.bundle import ConcatDataset, DataBundle, Samples, joined, sample_keys
 from durm.errors import InputError
 from tests.cli.calling import Answer, call, refusal
 from tests.data.images import fill, pixels
+from tests.data.samples import write_sample
 
 DAY, DUSK, NIGHT = "day", "dusk", "night"
 COUNTS = {"day/cat": 10, "day/dog": 20, "dusk/cat": 15, "dusk/dog": 5, "night/cat": 5, "night/dog": 10}
@@ -153,7 +154,7 @@ def test_notes_say_what_was_done(tmp_path: Path) -> None:
 def test_streamed_images_are_those_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"{shots(tmp_path)}:dusk"
     kept = load(name, seed=3)
-    monkeypatch.setattr("durm.data.domains.MEMORY_LIMIT", 0)
+    monkeypatch.setattr("durm.data.reading.MEMORY_LIMIT", 0)
     read = load(name, seed=3)
     for part in ("train", "val", "test"):
         mine, theirs = getattr(kept, part), getattr(read, part)
@@ -193,7 +194,7 @@ class Letters:
 
 
 def test_any_number_of_parts_can_be_joined() -> None:
-    files = JoinedFiles((Letters("ab"), Letters(""), Letters("c"), Letters("def")))
+    files = ConcatDataset((Letters("ab"), Letters(""), Letters("c"), Letters("def")))
     assert len(files) == 6
     assert [chr(int(files[index])) for index in range(6)] == list("abcdef")
     assert b"".join(files.key(index) for index in range(6)) == b"abcdef"
@@ -238,7 +239,7 @@ def test_what_is_derived_keeps_the_domains(name: str, tmp_path: Path, monkeypatc
         for label in ("cat", "dog"):
             for place, path in enumerate(sorted((tmp_path / domain / label).iterdir())):
                 path.rename(path.with_name(f"{place}.png"))
-    monkeypatch.setattr("durm.data.domains.MEMORY_LIMIT", 0)
+    monkeypatch.setattr("durm.data.reading.MEMORY_LIMIT", 0)
     data, other = (load(name.format(base), seed=seed) for seed in (0, 1))
     assert (data.domain_names, data.held_out) == ([DAY, DUSK], NIGHT)
     for part in (data.train, data.val):
@@ -401,7 +402,7 @@ def test_a_file_that_is_no_image_is_named(tmp_path: Path) -> None:
     (tmp_path / "dusk" / "cat" / "notes.txt").write_text("no image")
     assert refused(f"{name}:night") == (
         f"data '{name}': 1 file cannot be read as images: dusk/cat/notes.txt; "
-        "remove them, or leave them out with --skip-bad"
+        "remove them, or leave them out with `skip_bad`"
     )
 
 
@@ -454,12 +455,6 @@ def test_hidden_files_and_files_beside_folders_are_ignored(hidden: str, tmp_path
 # The published ones.
 
 
-def write_sample(name: str, root: Path) -> None:
-    loader = LOADERS[name]
-    assert isinstance(loader, Sampled)
-    loader.write_sample(root)
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_sample_can_be_loaded(name: str, tmp_path: Path) -> None:
     folder, domains, classes = PUBLISHED[name]
@@ -508,6 +503,7 @@ def test_a_count_that_is_published_is_not_noted(tmp_path: Path, monkeypatch: pyt
     told = "160 images of 10 classes; published are 24,788 or 24,330 of 10"
     assert told in load(name, seed=0, options=options).notes
     monkeypatch.setattr(LOADERS["terraincognita"], "images", (24_788, 160), raising=False)
+    reading._read.cache_clear()
     assert not any("published" in note for note in load(name, seed=0, options=options).notes)
 
 
@@ -516,7 +512,7 @@ def test_missing_files_are_told_in_one_line(name: str, tmp_path: Path) -> None:
     folder, domains, _ = PUBLISHED[name]
     told = refused(f"{name}:{domains[0]}", DataOptions(tmp_path))
     assert told.startswith(f"data '{name}': {'/, '.join(domains[:3])}/ and 1 more not found in {tmp_path / folder}")
-    assert told.endswith("; --data-root names the folder above it")
+    assert told.endswith("; `data_root` names the folder above it")
 
 
 def test_a_missing_domain_is_named(tmp_path: Path) -> None:
@@ -593,11 +589,11 @@ def test_every_digit_is_in_one_domain_and_transformed_as_it_should_be() -> None:
 
 def test_a_digit_is_turned_against_the_clock() -> None:
     """A bar to the right of the middle goes up."""
-    from durm.data import digits_domains
+    from durm.data import digits
 
     bar = torch.zeros(1, 1, 8, 8, dtype=torch.float64)
     bar[..., 3:5, 4:] = 16
-    turned = digits_domains.rotated(bar)[0, 0].numpy()
+    turned = digits.rotated(bar)[0, 0].numpy()
     np.testing.assert_allclose(turned, rotated(bar[0, 0].numpy()), atol=1e-9)
     assert turned[:3].sum() > 5 * turned[5:].sum()
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from durm.data import DataOptions, load
 from durm.data.bundle import DataBundle, Samples
-from durm.data.pictures import decode
+from durm.data.image_files import decode
 from durm.errors import InputError
 from tests.data.images import cut, fill, pixels, write
 
@@ -199,7 +199,7 @@ def test_one_pixel_changes_the_fingerprint(tmp_path: Path) -> None:
     assert load(one, seed=0).fingerprint == load(same, seed=0).fingerprint != load(changed, seed=0).fingerprint
 
 
-# Files that are no images.
+# LazyImages that are no images.
 
 
 def text(path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_bad_file_is_named_or_left_out(
     kind: str, streamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if streamed:
-        monkeypatch.setattr("durm.data.folder.MEMORY_LIMIT", 0)
+        monkeypatch.setattr("durm.data.reading.MEMORY_LIMIT", 0)
     name = fill(tmp_path, {"train/a": 5, "train/b": 5, "test/a": 1, "test/b": 1})
     BAD[kind](tmp_path / "train" / "a" / "bad.png")
     with pytest.raises(InputError, match=r"train/a/bad\.png") as refusal:
@@ -271,7 +271,7 @@ def test_bad_files_of_all_kinds_are_counted_and_three_of_them_named(tmp_path: Pa
     name = fill(tmp_path, {"a": 5, "b": 5})
     for number, write_bad in enumerate(BAD.values()):
         write_bad(tmp_path / "ab"[number % 2] / f"bad{number}.png")
-    with pytest.raises(InputError, match=r"6 files cannot be read as images: .+, .+, .+ and 3 more; .+--skip-bad"):
+    with pytest.raises(InputError, match=r"6 files cannot be read as images: .+, .+, .+ and 3 more; .+`skip_bad`"):
         load(name, seed=0, options=DataOptions(image_size=8))
     data = load(name, seed=0, options=DataOptions(image_size=8, skip_bad=True))
     assert sum(sizes(data)) == 10
@@ -353,7 +353,7 @@ def test_streamed_images_are_those_in_memory(
 ) -> None:
     name = fill(tmp_path, counts)
     kept = load(name, seed=3)
-    monkeypatch.setattr("durm.data.folder.MEMORY_LIMIT", 0)
+    monkeypatch.setattr("durm.data.reading.MEMORY_LIMIT", 0)
     read = load(name, seed=3)
     for part in ("train", "val", "test"):
         mine, theirs = getattr(kept, part), getattr(read, part)
@@ -370,8 +370,8 @@ def test_streamed_images_are_those_in_memory(
 
 
 def test_many_streamed_images_are_measured_by_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("durm.data.folder.MEMORY_LIMIT", 0)
-    monkeypatch.setattr("durm.data.pictures.SAMPLES_TO_MEASURE", 5)
+    monkeypatch.setattr("durm.data.reading.MEMORY_LIMIT", 0)
+    monkeypatch.setattr("durm.data.reading.SAMPLES_TO_MEASURE", 5)
     data = load(fill(tmp_path, {"train/a": 10, "train/b": 10, "val/a": 1, "val/b": 1, "test/a": 1}), seed=0)
     chosen = np.stack([pixels(number) for number in (0, 4, 8, 12, 16)]).astype(float)
     np.testing.assert_allclose(data.input.mean.flatten().numpy(), chosen.mean((0, 1, 2)), rtol=1e-5)

@@ -15,10 +15,11 @@ from PIL import Image
 from scipy.io import savemat
 from torch import Tensor
 
-from durm.data import LOADERS, DataOptions, Published, Sampled, load, torchvision_dataset, verify
+from durm.data import LOADERS, DataOptions, Published, load, torchvision_dataset, verify
 from durm.data.bundle import DataBundle, Samples
 from durm.errors import InputError
 from tests.data.images import cut
+from tests.data.samples import write_sample
 
 NAMES = ["stl10", "oxford-pet", "flowers102", "imagenet", "fashion-mnist"]
 
@@ -106,7 +107,7 @@ def test_stl10_can_be_scaled(size: int, tmp_path: Path, monkeypatch: pytest.Monk
     ]
     assert np.array_equal(pixels(data.test).permute(0, 2, 3, 1).numpy(), np.stack(expected))
 
-    monkeypatch.setattr("durm.data.images.MEMORY_LIMIT", 0)
+    monkeypatch.setattr("durm.data.reading.MEMORY_LIMIT", 0)
     later = load("stl10", seed=0, options=DataOptions(tmp_path, size))
     assert isinstance(later.train.inputs, Tensor) == (size == 96)
     for mine, theirs in ((data.train, later.train), (data.val, later.val), (data.test, later.test)):
@@ -173,7 +174,7 @@ def test_pets(tmp_path: Path) -> None:
 
 
 def test_photographs_are_brought_to_224_pixels(tmp_path: Path) -> None:
-    LOADERS["imagenet"].write_sample(tmp_path)  # type: ignore[attr-defined]
+    write_sample("imagenet", tmp_path)
     data = load("imagenet", seed=0, options=DataOptions(tmp_path))
     assert data.input.shape == (3, 224, 224)
     assert pixels(data.test).shape == (6, 3, 224, 224)
@@ -323,7 +324,7 @@ def test_imagenet(tmp_path: Path) -> None:
 
 def test_many_photographs_are_read_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a bad one is found then, unless bad ones are to be left out: opening a million beforehand takes long."""
-    monkeypatch.setattr("durm.data.images.MEMORY_LIMIT", 0)
+    monkeypatch.setattr("durm.data.reading.MEMORY_LIMIT", 0)
     write_imagenet(tmp_path)
     data = load("imagenet", seed=0, options=DataOptions(tmp_path, 8))
     assert not isinstance(data.train.inputs, Tensor)
@@ -342,8 +343,8 @@ def test_many_photographs_are_read_when_asked_for(tmp_path: Path, monkeypatch: p
 
 def test_damaged_folders_of_imagenet_are_named(tmp_path: Path) -> None:
     told = refused("imagenet", tmp_path)
-    assert told.startswith(f"data 'imagenet': train/, val/ not found in {tmp_path / 'imagenet'}; --data-root")
-    assert "--download" not in told
+    assert told.startswith(f"data 'imagenet': train/, val/ not found in {tmp_path / 'imagenet'}; `data_root`")
+    assert "`download`" not in told
     write_imagenet(tmp_path)
     cut(tmp_path / "imagenet" / "train" / "n02" / "001.JPEG")
     assert "1 file cannot be read as images: train/n02/001.JPEG" in refused("imagenet", tmp_path)
@@ -446,9 +447,7 @@ def test_damaged_files_of_fashion_mnist_are_named(what: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_sample_can_be_loaded(name: str, tmp_path: Path) -> None:
-    loader = LOADERS[name]
-    assert isinstance(loader, Sampled)
-    loader.write_sample(tmp_path)
+    write_sample(name, tmp_path)
     data = load(name, seed=0, options=DataOptions(tmp_path, None if name == "fashion-mnist" else 8))
     for part in (data.train, data.val, data.test):
         assert part.labels.unique().numel() == data.num_classes == len(data.class_names)
@@ -460,7 +459,7 @@ def test_the_sample_can_be_loaded(name: str, tmp_path: Path) -> None:
 def test_what_is_missing_ends_with_the_command_that_gets_it(name: str, tmp_path: Path) -> None:
     told = refused_without_size(name, tmp_path / "my data")
     assert str(tmp_path / "my data") in told
-    command = f"; to download: durm data check {name} --download --data-root '{tmp_path}/my data'"
+    command = f"; to download: durm data check {name} `download` `data_root` '{tmp_path}/my data'"
     assert told.endswith(command) == (name != "imagenet")
 
 

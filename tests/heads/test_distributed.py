@@ -1,5 +1,6 @@
 """Widened models in two processes, over gloo: DDP, and FSDP on CPU, against one process with the whole batch."""
 
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ def train(model: nn.Module, x: Tensor, y: Tensor) -> None:
         optimizer.step()
 
 
+def smooth_over_all(model: nn.Module, x: Tensor, y: Tensor) -> None:
+    """What the guard warns of."""
+    for _ in range(15):
+        F.cross_entropy(model(x), y, label_smoothing=0.1).backward()
+
+
 def ddp(rank: int, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     model = nn.parallel.DistributedDataParallel(network())
     with pytest.raises(ValueError, match="already wrapped in DistributedDataParallel"):
@@ -40,6 +47,9 @@ def ddp(rank: int, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     assert model(x).shape == (4, 5)
     with durm.full_logits(model):
         assert model(x).shape == (4, 7)
+    model.train()
+    with pytest.warns(UserWarning, match="durm guard"):
+        smooth_over_all(model, 10 * x, y)
     return durm.narrow_state_dict(model.state_dict())
 
 
@@ -65,19 +75,21 @@ def fsdp(rank: int, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     return durm.narrow_state_dict(state, head="2", num_classes=5) if rank == 0 else {}
 
 
-def process(rank: int, job, folder: str) -> None:
+def process(rank: int, job, folder: str, finished: Barrier) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=PROCESSES)
     x, y = data()
     state = job(rank, x[rank::PROCESSES], y[rank::PROCESSES])
     if rank == 0:
         torch.save(dict(state), f"{folder}/state.pt")
+    finished.wait(600)  # a process that leaves early closes connections that the other may still be using
     dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("job", [ddp, fsdp])
 def test_two_processes_equal_one(job, tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(process, (job, str(tmp_path)), nprocs=PROCESSES)
+    finished = torch.multiprocessing.get_context("spawn").Barrier(PROCESSES)
+    torch.multiprocessing.spawn(process, (job, str(tmp_path), finished), nprocs=PROCESSES)
     state = {key.removeprefix("module."): value for key, value in torch.load(tmp_path / "state.pt").items()}
     alone = network()
     train(alone, *data())

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import durm
-from durm.data import LOADERS, DataOptions, load
+from durm.data import DataOptions, load
 from durm.models import build
 from durm.models.audio import lstm
+from tests.data.samples import write_sample
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +67,7 @@ def test_its_head_is_widened_and_narrowed() -> None:
 
 
 def test_it_learns_the_spoken_sample(tmp_path: Path) -> None:
-    LOADERS["fsdd"].write_sample(tmp_path)  # type: ignore[attr-defined]
+    write_sample("fsdd", tmp_path)
     data = load("fsdd", seed=0, options=DataOptions(tmp_path))
     assert isinstance(data.train.inputs, Tensor)
     inputs, labels = data.input.normalise(data.train.inputs)[:, :20], data.train.labels  # the rest is silent in some

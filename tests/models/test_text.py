@@ -9,7 +9,8 @@ import durm
 from durm import models
 from durm.data import DataOptions, load
 from durm.errors import InputError
-from durm.training.loop import load_bundle, run
+from durm.training.building import load_bundle
+from durm.training.trainer import run
 from durm.training.trial import TrainSpec, Trial
 from tests.data.test_text import write_csv
 

@@ -1,6 +1,7 @@
 """Two processes over gloo, each with its half of every batch, against one with whole batches."""
 
 import json
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -22,19 +23,21 @@ def epochs(rank: int | None = None) -> list[list[tuple[Tensor, Tensor]]]:
     return [[(x[rank::PROCESSES], y[rank::PROCESSES]) for x, y in epoch] for epoch in whole]
 
 
-def process(rank: int, folder: str) -> None:
+def process(rank: int, folder: str, finished: Barrier) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=PROCESSES)
     model = nn.parallel.DistributedDataParallel(network())
     watching = watch(model, PROBES.names())
     train(model, epochs(rank), watching)
     Path(folder, f"{rank}.json").write_text(json.dumps(watching.results()))
+    finished.wait(600)  # a process that leaves early closes connections that the other may still be using
     dist.destroy_process_group()
 
 
 @pytest.mark.slow
 def test_two_processes_equal_one(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(process, (str(tmp_path),), nprocs=PROCESSES)
+    finished = torch.multiprocessing.get_context("spawn").Barrier(PROCESSES)
+    torch.multiprocessing.spawn(process, (str(tmp_path), finished), nprocs=PROCESSES)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(PROCESSES))
     assert first == second
     model = network()

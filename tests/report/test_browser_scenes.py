@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from durm.data import LOADERS
 from durm.report.page import write_report
-from durm.study.executor import Execution
-from durm.study.judging import run_and_judge
-from durm.study.spec import make_study
+from durm.study.jobs import Execution
+from durm.study.reading import make_study
+from durm.study.runner import run_study_to_verdict
 from durm.study.store import Store
+from tests.data.samples import write_sample
 from tests.report.test_browser import (  # noqa: F401
     OVERLAPS,
     SCHEMES,
@@ -26,6 +26,7 @@ from tests.training.scenes import MODEL
 WIDTHS = (400, 760, 1200)
 CUT_OFF = """() => [...document.querySelectorAll("td, th, h1, h2, p, li, dd, pre, figure")].filter(element => {
   const box = element.getBoundingClientRect();
+  if (element.parentElement.closest(".scroll")) return false;
   return box.width > 0 && (box.left < -0.5 || box.right > innerWidth + 0.5);
 }).map(element => element.tagName + " " + element.textContent.slice(0, 40))"""
 
@@ -34,11 +35,11 @@ CUT_OFF = """() => [...document.querySelectorAll("td, th, h1, h2, p, li, dd, pre
 def segmented(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Report:  # noqa: F811
     """Eleven classes, four arms, two seeds."""
     root, folder = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("study")
-    LOADERS["camvid"].write_sample(root)
+    write_sample("camvid", root)
     train = {"epochs": 1, "batch_size": 4}
     study = make_study({"data": "camvid", "model": MODEL, "dummies": [0, 1, 2, 3], "seeds": 2, "train": train}, "here")
-    *_, judged = run_and_judge(Store.create(folder, study), Execution(workers=0, data_root=root))
-    write_report(judged.store, judged.results, judged.summary, root)
+    *_, judged = run_study_to_verdict(Store.create(folder, study), Execution(workers=0, data_root=root))
+    write_report(folder, judged.summary, store=judged.store, results=judged.results, data_root=root)
     return Report(folder, judged.summary)
 
 

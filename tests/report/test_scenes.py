@@ -17,10 +17,10 @@ from torch import Tensor, nn
 import durm
 from durm.data.bundle import IGNORED
 from durm.report.figures import for_page
-from durm.report.scenes import RED, WIDEST, Scene, draw_scenes, picture_scene, scene_figure
+from durm.report.scenes import RED, WIDEST, draw_scenes, scene_figure
 from durm.report.tables import class_iou_table
-from durm.study.verdict import compare_family
-from tests.evaluation.test_segmentation import bundle_of, scenes, small_model
+from durm.study.scenes import Scene, picture_scene
+from tests.metrics.test_segmentation import bundle_of, scenes, small_model
 
 NAMES = ["sky", "road", "car & <van>", "tree"]
 PALETTE = [(70, 130, 180), (128, 64, 128), (0, 0, 142), (107, 142, 35)]
@@ -253,20 +253,6 @@ def test_the_table_of_classes() -> None:
     for row, middle, comparisons in ((1, 2.5, 4), (2, 1.5, 2)):
         half = stats.t.ppf(1 - 0.05 / comparisons / 2, 1) * 0.5
         assert table.rows[row][5].sort == pytest.approx(middle - half)
-
-
-def test_the_table_of_classes_after_several_looks() -> None:
-    """The mean over the classes has the interval of a verdict that was looked at twice."""
-    values = {
-        arm: {str(seed): {"miou": 50 + shift + (seed * 7 % 5) / 10} for seed in range(8)}
-        for arm, shift in (("erm", 0.0), ("durm-1", 1.0))
-    }
-    values["durm-1"]["3"] = {"miou": 52.0}
-    looks = [[*map(str, range(4))], [*map(str, range(8))]]
-    (once,), (twice,) = class_iou_table(values).rows, class_iou_table(values, looks=looks).rows
-    gains = {arm: {seed: metrics["miou"] for seed, metrics in of.items()} for arm, of in values.items()}
-    (judged,) = compare_family([("durm-1", "erm")], gains, rope=0.1, looks=looks)
-    assert twice[4].sort == judged.as_dict()["ci_family"][0] < once[4].sort
 
 
 def test_the_table_of_nothing() -> None:

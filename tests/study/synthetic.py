@@ -1,11 +1,11 @@
 """Studies that were never run: results of known numbers, in the store's own format."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from durm.study.spec import Study, make_study
+from durm.study.config import Study
+from durm.study.reading import make_study
 from durm.study.store import Store
 from durm.training.result import Result
 from durm.training.trial import Trial
@@ -13,7 +13,7 @@ from durm.training.trial import Trial
 CLASSES = ["<script>alert(1)</script>", "a & b", "c"]
 
 
-def result(trial: Trial, accuracy: float, **changes: Any) -> dict[str, Any]:
+def result(trial: Trial, accuracy: float, **changes: Any) -> Result:
     """A result with that test accuracy; its other numbers are made up, and differ from arm to arm and seed to seed."""
     small = 0.001 * (trial.seed + 1) + 0.01 * trial.dummies
     metrics = {
@@ -50,8 +50,7 @@ def result(trial: Trial, accuracy: float, **changes: Any) -> dict[str, Any]:
         "weights_sha256": "0" * 64,
     }  # fmt: skip
     values |= changes
-    Result.model_validate(values)
-    return values
+    return Result.model_validate(values)
 
 
 def store(folder: Path, accuracy: Callable[[Trial], float | None], **study: Any) -> Store:
@@ -62,5 +61,5 @@ def store(folder: Path, accuracy: Callable[[Trial], float | None], **study: Any)
         value = accuracy(trial)
         if value is not None:
             kept.begin(trial)
-            kept.keep(trial, json.dumps(result(trial, value)))
+            kept.keep(trial, result(trial, value))
     return kept

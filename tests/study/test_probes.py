@@ -5,20 +5,23 @@ from typing import Any
 
 import pytest
 
-from durm.report import figures, words
-from durm.report.probes import probe_figures
+from durm.report import figures
+from durm.report.probes import caption_of, probe_figures
 from durm.report.tables import probes_table
-from durm.study.probes import marked_epoch
-from durm.study.spec import Study, make_study
+from durm.study.base import Key
+from durm.study.config import Study
+from durm.study.reading import make_study
+from durm.study.records import ProbeSummary
 from durm.study.summary import summarize
+from durm.training.result import Result
 from tests.study import synthetic
 
 SEEDS = (0, 1, 2)
 ARMS = {"erm": 0, "durm-2": 2}
 
 
-def study() -> Study:
-    return make_study({"dummies": [0, 2], "seeds": 3, "probes": ["gradient_variance"]}, "a study")
+def study(seeds: int = 3) -> Study:
+    return make_study({"dummies": [0, 2], "seeds": seeds, "probes": ["gradient_variance"]}, "a study")
 
 
 def seen(dummies: int, seed: int) -> dict[str, Any]:
@@ -45,9 +48,9 @@ def seen(dummies: int, seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def results() -> dict[Any, dict[str, Any]]:
+def results(seeds: int = 3) -> dict[Key, Result]:
     found = {}
-    for trial in study().trials():
+    for trial in study(seeds).trials():
         curves = [
             {"epoch": epoch, "step": 2 * epoch, "lr": 0.1, "train_loss": 1.0, "val_accuracy": value, "val_nll": 1.0}
             for epoch, value in ((1, 50.0), (2, 80.0), (3, 80.0))
@@ -56,18 +59,18 @@ def results() -> dict[Any, dict[str, Any]]:
             "probes": seen(trial.dummies, trial.seed), "curves": curves, "class_names": ["a", "b"],
             "classes": {"accuracy": [90.0, 80.0 + trial.seed]},
         }  # fmt: skip
-        key = (trial.data, trial.model, trial.method, trial.arm, trial.seed)
+        key = (trial.data, trial.model, trial.method_name, trial.arm, trial.seed)
         found[key] = synthetic.result(trial, 90.0, **changes)
     return found
 
 
-def entries() -> dict[str, dict[str, Any]]:
-    (setting,) = summarize(study(), results())["settings"]
-    return {entry["quantity"]: entry for entry in setting["probes"]}
+def entries(seeds: int = 3) -> dict[str, ProbeSummary]:
+    (setting,) = summarize(study(seeds), results(seeds)).settings
+    return {entry.quantity: entry for entry in setting.probes}
 
 
 def test_the_marked_epoch_is_the_first_of_the_best() -> None:
-    assert all(marked_epoch(result, "accuracy") == 1 for result in results().values())
+    assert all(result.best_validation("accuracy") == 1 for result in results().values())
 
 
 @pytest.mark.parametrize(
@@ -85,43 +88,47 @@ def test_the_marked_epoch_is_the_first_of_the_best() -> None:
     ],
 )
 def test_every_quantity_by_hand(quantity: str, erm: list[float], durm: list[float]) -> None:
-    baseline, arm = entries()[quantity]["arms"]
-    assert list(baseline["values"].values()) == pytest.approx(erm)
-    assert list(arm["values"].values()) == pytest.approx(durm)
+    baseline, arm = entries()[quantity].arms
+    assert list(baseline.values.values()) == pytest.approx(erm)
+    assert list(arm.values.values()) == pytest.approx(durm)
 
 
 def test_differences_are_larger_or_smaller_and_absent_without_a_baseline() -> None:
-    found = entries()
-    verdicts = {name: [c["verdict"] for c in entry["comparisons"]] for name, entry in found.items()}
+    found = entries(seeds=6)
+    verdicts = {name: [c.verdict for c in entry.comparisons] for name, entry in found.items()}
     assert verdicts["distance"] == ["smaller"]
     assert verdicts["last_gradient_norm"] == ["larger"]
-    assert found["distance"]["comparisons"][0]["ci_family"] == pytest.approx([-2, -2])
+    assert found["distance"].comparisons[0].ci_family == pytest.approx([-2, -2])
     assert verdicts["dummy_share"] == []
+    assert [c.verdict for c in entries(seeds=5)["distance"].comparisons] == ["undecided"]  # too few pairs
 
 
 def test_table_and_figures_have_all_of_it(tmp_path: Path) -> None:
     kept = results()
-    (setting,) = summarize(study(), kept)["settings"]
+    (setting,) = summarize(study(), kept).settings
     rows = probes_table(setting).texts()
-    assert len(rows) == 2 * len(setting["probes"]) - 2  # the baseline has no dummies
+    assert len(rows) == 2 * len(setting.probes) - 2  # the baseline has no dummies
     runs = {arm: [kept[("digits", "cnn", "erm", arm, seed)] for seed in SEEDS] for arm in ARMS}
     with figures.drawing():
-        drawn = probe_figures(runs, "accuracy", "here")
+        drawn = {name: one.svg() for name, one in probe_figures(runs, "accuracy", "here")}
     assert set(drawn) == {
         *("gradient_variance", "class_variance", "class_accuracy", "gradient_norm", "distance"),
         *("training_dummy_mass", "dummy_fraction-durm-2", "push"),
     }
-    assert all(png.startswith(b"\x89PNG") and words.caption(name) for name, (_, png) in drawn.items())
-    assert "durm-2" in drawn["distance"][0]
-    assert "largest" in drawn["dummy_fraction-durm-2"][0]
+    assert all(caption_of(name.partition("-")[0]) for name in drawn)
+    assert "durm-2" in drawn["distance"]
+    assert "largest" in drawn["dummy_fraction-durm-2"]
+    arm, others = figures.COLOURS[1], figures.COLOURS[2:]  # colours mean arms: those of its dummies are all its own
+    assert arm in drawn["dummy_fraction-durm-2"]
+    assert not any(colour in drawn["dummy_fraction-durm-2"] for colour in others)
 
 
 def test_a_last_epoch_that_was_cut_short() -> None:
     kept = results()
     for result in kept.values():
-        result["probes"]["gradient_norm"]["ends"] = [2, 5, 6]
-    (setting,) = summarize(study(), kept)["settings"]
-    found = {entry["quantity"]: entry["arms"][0]["values"] for entry in setting["probes"]}
+        result.probes["gradient_norm"]["ends"] = [2, 5, 6]
+    (setting,) = summarize(study(), kept).settings
+    found = {entry.quantity: entry.arms[0].values for entry in setting.probes}
     assert list(found["last_gradient_norm"].values()) == [4.0, 5.0, 6.0]
 
 
@@ -130,29 +137,28 @@ def test_what_was_not_defined_is_left_out_and_drawn_as_a_gap() -> None:
     kept = results()
     for (*_, seed), result in kept.items():
         if seed == 0:
-            probes = result["probes"]
+            probes = result.probes
             probes["gradient_variance"]["variance"][1] = [None, 3.0]
             probes["dummy_gradient"]["fraction"][-1] = [None] * len(probes["dummy_gradient"]["fraction"][-1])
             probes["dummy_gradient"]["share"][-1] = [None] * len(probes["dummy_gradient"]["share"][-1])
-    (setting,) = summarize(study(), kept)["settings"]
-    seeds = {entry["quantity"]: [*entry["arms"][1]["values"]] for entry in setting["probes"]}
+    (setting,) = summarize(study(), kept).settings
+    seeds = {entry.quantity: [*entry.arms[1].values] for entry in setting.probes}
     for quantity in ("gradient_variance", "mean_gradient_variance", "dummy_unevenness", "dummy_share"):
         assert seeds[quantity] == ["1", "2"]
     with figures.drawing():
-        probe_figures(
-            {arm: [kept[("digits", "cnn", "erm", arm, seed)] for seed in SEEDS] for arm in ARMS}, "accuracy", ""
-        )
+        runs = {arm: [kept[("digits", "cnn", "erm", arm, seed)] for seed in SEEDS] for arm in ARMS}
+        assert all(drawn.svg() for _, drawn in probe_figures(runs, "accuracy", ""))
 
 
 def test_arms_with_equally_many_dummies_have_figures_of_their_own() -> None:
     runs = [result for (*_, arm, _), result in results().items() if arm == "durm-2"]
     with figures.drawing():
-        drawn = probe_figures({"durm-2": runs, "durm-2 smooth": runs}, "accuracy", "")
-    assert {"dummy_fraction-durm-2", "dummy_fraction-durm-2 smooth"} <= set(drawn)
+        drawn = {name for name, _ in probe_figures({"durm-2": runs, "durm-2 smooth": runs}, "accuracy", "")}
+    assert {"dummy_fraction-durm-2", "dummy_fraction-durm-2 smooth"} <= drawn
 
 
 def test_without_probes_there_is_nothing_to_tell() -> None:
-    bare = {key: {**result, "probes": {}} for key, result in results().items()}
-    (setting,) = summarize(study(), bare)["settings"]
-    assert setting["probes"] == []
+    bare = {key: result.model_copy(update={"probes": {}}) for key, result in results().items()}
+    (setting,) = summarize(study(), bare).settings
+    assert setting.probes == []
     assert probes_table(setting).rows == []

@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
+from durm.cli.flags import attack_from_flags, parse_attack
 from durm.errors import InputError
-from durm.paper.recipe import load_recipe
-from durm.paper.reproduction import Reproduction, compared_table
+from durm.metrics import describe_metric
+from durm.replication.recipe import load_recipe
+from durm.replication.reproduction import Reproduction, compared_table
 from durm.report.page import markdown, write_report
 from durm.report.tables import robustness_table, transfer_table
-from durm.report.words import headline, measured
+from durm.report.text import headline
 from durm.study.check import check_study
-from durm.study.robustness import signs_of_masking
-from durm.study.spec import make_attack, make_study, parse_attack
+from durm.study.reading import make_study
+from durm.study.records import Summary
+from durm.study.robustness import signs_of_masking, transferred_attack
 from durm.study.store import Store
 from durm.study.summary import read_results, write_summary
-from durm.study.transfer import FILE, transferred_attack
 from durm.training.trial import AttackSpec, Trial
 from tests.cli.calling import call, refusal
 from tests.study import synthetic
@@ -43,13 +45,13 @@ def left(trial: Trial, key: str) -> float:
     return base[key] + trial.seed + trial.dummies * (trial.seed > 0)
 
 
-def study(folder: Path, changes: dict[str, float] | None = None, **values: Any) -> tuple[Store, dict[str, Any]]:
+def study(folder: Path, changes: dict[str, float] | None = None, **values: Any) -> tuple[Store, Summary]:
     """A study that was never run; `changes` replaces what is left under an attack, for all arms and seeds."""
     values = {"dummies": [0, 1], "seeds": 3, "attacks": ATTACKS, "attack_samples": 100, **values}
     store = Store.create(folder, make_study(values, "a study"))
     keys = ["clean", *(key for attack in store.study.attacks for key in attack.keys)]
     for trial in store.study.trials():
-        robust = {
+        robust: dict[str, dict[str, Any]] = {
             key: {
                 "accuracy": (changes or {}).get(key, left(trial, key)),
                 "into_dummies": 5.0 * trial.dummies,
@@ -61,62 +63,62 @@ def study(folder: Path, changes: dict[str, float] | None = None, **values: Any) 
         if "pgd_real" in robust:
             robust["pgd_real"] |= {"curve": [[0.0, 90.0], [8 / 255, robust["pgd_real"]["accuracy"]]]}
         result = synthetic.result(trial, 95.0 + trial.seed, robustness=robust)
-        result["metrics"] |= {f"robust_{key}": entry["accuracy"] for key, entry in robust.items()}
+        metrics = result.metrics | {f"robust_{key}": entry["accuracy"] for key, entry in robust.items()}
         store.begin(trial)
-        store.keep(trial, json.dumps(result))
+        store.keep(trial, result.model_copy(update={"metrics": metrics}))
     return store, write_summary(store, read_results(store))
 
 
 def test_every_attack_and_surface_has_its_own_comparison(tmp_path: Path) -> None:
     _, summary = study(tmp_path)
-    entries = {entry["attack"]: entry for entry in summary["settings"][0]["robustness"]}
+    entries = {entry.attack: entry for entry in summary.settings[0].robustness}
     assert list(entries) == ["clean", "fgsm_real", "fgsm_dummy", "pgd_real", "pgd_full", "square_real"]
-    erm, durm = entries["pgd_real"]["arms"]
-    assert list(erm["values"].values()) == [40, 41, 42]
-    assert list(durm["values"].values()) == [40, 42, 43]
-    assert (erm["mean"], durm["into_dummies"]) == (41, 5)
-    assert set(durm["into_dummies_values"].values()) == {5}
-    (comparison,) = entries["pgd_real"]["comparisons"]
-    assert comparison["difference"] == pytest.approx(statistics.fmean([0, 1, 1]))
-    assert comparison["n"] == 3
-    assert erm["curve"] == [[0.0, 90.0], [8 / 255, 41.0]]
+    erm, durm = entries["pgd_real"].arms
+    assert list(erm.values.values()) == [40, 41, 42]
+    assert list(durm.values.values()) == [40, 42, 43]
+    assert (erm.mean, durm.into_dummies) == (41, 5)
+    assert set(durm.into_dummies_values.values()) == {5}
+    (comparison,) = entries["pgd_real"].comparisons
+    assert comparison.difference == pytest.approx(statistics.fmean([0, 1, 1]))
+    assert comparison.n == 3
+    assert erm.curve == [(0.0, 90.0), (8 / 255, 41.0)]
 
 
 def test_an_attack_into_dummies_has_no_baseline(tmp_path: Path) -> None:
     _, summary = study(tmp_path)
-    (entry,) = [e for e in summary["settings"][0]["robustness"] if e["attack"] == "fgsm_dummy"]
-    assert [arm["n"] for arm in entry["arms"]] == [0, 3]
-    assert entry["comparisons"] == []
+    (entry,) = [e for e in summary.settings[0].robustness if e.attack == "fgsm_dummy"]
+    assert [arm.n for arm in entry.arms] == [0, 3]
+    assert entry.comparisons == []
 
 
 def test_the_verdict_may_be_about_an_attack(tmp_path: Path) -> None:
     _, summary = study(tmp_path, metric="robust_pgd_full")
-    assert list(summary["settings"][0]["arms"][0]["values"].values()) == [42, 43, 44]
-    assert headline(summary) == (
-        "durm-1 is undecided against erm on digits with cnn, accuracy under pgd through all logits (3 pairs of runs)."
-    )
-    assert measured("accuracy") == "accuracy"
+    assert list(summary.settings[0].arms[0].values.values()) == [42, 43, 44]
+    told = headline(summary)
+    assert told.startswith("Undecided for 1 dummy on digits with cnn: too few pairs")
+    assert "points of accuracy under pgd through all logits" in told
+    assert describe_metric("accuracy").label == "accuracy"
     assert (tmp_path / "results.csv").read_text().splitlines()[1].split(",")[3] == "42.0"
 
 
 def test_the_page_the_markdown_and_the_tables(tmp_path: Path) -> None:
     store, summary = study(tmp_path)
-    page = write_report(store, read_results(store), summary).read_text()
+    page = write_report(store.folder, summary, store=store, results=read_results(store)).read_text()
     assert "Robust accuracy in percent" in page
     assert "radius ε" in page
     assert "| pgd | full | durm-1 |" in markdown(summary)
-    texts = robustness_table(summary["settings"][0], summary).texts()
+    texts = robustness_table(summary.settings[0], summary).texts()
     assert texts[0][:6] == ["none", "", "erm", "3", "91.00", "1.00"]
     assert ["fgsm", "dummy", "durm-1", "3"] in [line[:4] for line in texts]
     assert not any(line[:3] == ["fgsm", "dummy", "erm"] for line in texts)
-    assert transfer_table(summary["settings"][0]).rows == []
+    assert transfer_table(summary.settings[0]).rows == []
 
 
 def test_without_attacks_there_is_nothing_of_it(tmp_path: Path) -> None:
     store = synthetic.store(tmp_path, lambda trial: 90.0, seeds=2, dummies=[0, 1])
     summary = write_summary(store, read_results(store))
-    assert summary["settings"][0]["robustness"] == []
-    assert robustness_table(summary["settings"][0], summary).rows == []
+    assert summary.settings[0].robustness == []
+    assert robustness_table(summary.settings[0], summary).rows == []
 
 
 # Masked gradients.
@@ -124,7 +126,7 @@ def test_without_attacks_there_is_nothing_of_it(tmp_path: Path) -> None:
 
 def test_square_that_beats_the_gradients_is_told(tmp_path: Path) -> None:
     _, summary = study(tmp_path, {"square_real": 20.0})
-    masked = [warning for warning in summary["warnings"] if "Masked" in warning]
+    masked = [warning for warning in summary.warnings if "Masked" in warning]
     assert len(masked) == 2
     assert (
         "square, which sees no gradients, leaves 20.0 % right, attacks by the model's own gradients 41.0 %" in masked[0]
@@ -134,24 +136,26 @@ def test_square_that_beats_the_gradients_is_told(tmp_path: Path) -> None:
 
 def test_a_point_is_not_told(tmp_path: Path) -> None:
     _, summary = study(tmp_path, {"square_real": 40.1, "pgd_real": 41.0})
-    assert not any("Masked" in warning for warning in summary["warnings"])
+    assert not any("Masked" in warning for warning in summary.warnings)
 
 
 def test_transfer_that_beats_the_gradients_is_told(tmp_path: Path) -> None:
     store, _ = study(tmp_path)
     for trial in store.study.trials():
         if trial.dummies:
-            kept = {"from_baseline": 30.0 + trial.seed, "to_baseline": 70.0}
-            (store.trial_folder(trial) / FILE).write_text(json.dumps(kept))
+            store.keep_transfer(trial, {"from_baseline": 30.0 + trial.seed, "to_baseline": 70.0})
     summary = write_summary(store, read_results(store))
-    assert summary["settings"][0]["arms"][1]["transfer"] == {"from_baseline": 31.0, "to_baseline": 70.0}
-    (warning,) = [warning for warning in summary["warnings"] if "Masked" in warning]
+    assert summary.settings[0].arms[1].transfer == {"from_baseline": 31.0, "to_baseline": 70.0}
+    (warning,) = [warning for warning in summary.warnings if "Masked" in warning]
     assert "what pgd made for another model leaves 31.0 % right" in warning
-    assert transfer_table(summary["settings"][0]).texts() == [["durm-1", "31.00", "70.00"]]
+    assert transfer_table(summary.settings[0]).texts() == [["durm-1", "31.00", "70.00"]]
 
 
 def test_attacks_of_other_radii_do_not_count() -> None:
-    attacks = [make_attack({"kind": "pgd", "eps": "8/255"}), make_attack({"kind": "square", "eps": "16/255"})]
+    attacks = [
+        attack_from_flags({"kind": "pgd", "eps": "8/255"}),
+        attack_from_flags({"kind": "square", "eps": "16/255"}),
+    ]
     assert signs_of_masking(attacks, {"pgd_real": 40.0, "square_real": 10.0}, {}) == []
     assert signs_of_masking([attacks[1]], {"square_real": 10.0}, {}) == []
 
@@ -181,7 +185,7 @@ def test_an_attack_in_a_flag() -> None:
         (("--attack", "pgd: eps=8"), "did you mean 8/255"),
         (("--attack", "pdg"), "'fgsm', 'pgd'"),
         (("--attack", "pgd", "--attack", "pgd"), "two attacks are called 'pgd'"),
-        (("--metric", "robust_pgd_real"), "this study measures accuracy"),
+        (("--metric", "robust_pgd_real"), "expected one of accuracy"),
         (("--attack", "pgd", "--attack-samples", "0"), "--attack-samples"),
     ],
 )

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from durm.training.loop import Interrupted, Surroundings, run
 from durm.training.result import Result
+from durm.training.trainer import Interrupted, RunContext, run
 from durm.training.trial import Trial
 
 
@@ -20,6 +20,6 @@ def run_in_pieces(described: Trial, folder: Path, steps: int) -> tuple[Result, i
     while True:
         steps_left = steps
         try:
-            return run(described, Surroundings(folder=folder, stop=stop)), interruptions
+            return run(described, RunContext(folder=folder, stop=stop)), interruptions
         except Interrupted:
             interruptions += 1

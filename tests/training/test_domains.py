@@ -12,15 +12,16 @@ from torch import Tensor, nn
 
 from durm import models
 from durm._random import derived_seed, generator
-from durm.averaging.swad import DenselyAveraged
 from durm.errors import InputError
-from durm.objectives import Batch, Problem
-from durm.objectives.dann import DomainAdversarial
+from durm.methods import Batch, ObjectiveContext
+from durm.methods.dann import DomainAdversarial
+from durm.methods.swad import DenselyAveraged
 from durm.training import checkpoint
+from durm.training.building import load_bundle
 from durm.training.checkpoint import weights_sha256
-from durm.training.loop import Interrupted, Surroundings, load_bundle, run
 from durm.training.result import Result
-from durm.training.trial import TrainSpec, Trial
+from durm.training.trainer import Interrupted, RunContext, run
+from durm.training.trial import Trial
 from tests.training.images import write_folder
 
 DATA = "digits-domains:rotated"
@@ -40,8 +41,8 @@ def trial(method: str = "erm", dummies: int = 0, *, data: str = DATA, select: st
         "swad_ratio": 1.3,
         **train,
     }
-    described = Trial(data=data, model="cnn", method=method, dummies=dummies, seed=SEED, train=TrainSpec(**recipe))
-    return described.model_copy(update={"select": select})
+    values = {"data": data, "model": "cnn", "method": method, "dummies": dummies, "seed": SEED, "select": select}
+    return Trial.model_validate({**values, "train": recipe})
 
 
 @cache
@@ -63,15 +64,15 @@ def test_a_run_that_is_cut_off_goes_on_to_the_same_bits(method: str, dummies: in
     """Stopped after 10 steps, between two validations."""
     calls = iter(range(100))
     with pytest.raises(Interrupted):
-        run(trial(method, dummies), Surroundings(folder=tmp_path, stop=lambda: next(calls) == 10))
+        run(trial(method, dummies), RunContext(folder=tmp_path, stop=lambda: next(calls) == 10))
     state = checkpoint.load(tmp_path / "checkpoint.pt")
     assert state["progress"]["step"] == 10
-    assert (state["beside"] is not None) == ("dann" in method)
-    assert (state["averager"] is not None) == ("swad" in method)
-    resumed = run(trial(method, dummies), Surroundings(folder=tmp_path))
+    assert (state["extra_module"] is not None) == ("dann" in method)
+    assert (state.get("averager") is not None) == ("swad" in method)
+    resumed = run(trial(method, dummies), RunContext(folder=tmp_path))
     assert_same(resumed, whole(method, dummies))
     if "+" in method:
-        assert_same(run(trial(method, dummies), Surroundings(folder=tmp_path)), resumed)  # it is finished
+        assert_same(run(trial(method, dummies), RunContext(folder=tmp_path)), resumed)  # it is finished
 
 
 def test_methods_and_dummies_make_a_difference() -> None:
@@ -100,21 +101,21 @@ def test_a_run_that_is_killed_while_it_validates_goes_on_to_the_same_bits(
             raise Killed
 
     with pytest.raises(Killed):
-        run(trial(method), Surroundings(folder=tmp_path, checkpoint_seconds=0, progress=kill))
+        run(trial(method), RunContext(folder=tmp_path, checkpoint_seconds=0, progress=kill))
     assert checkpoint.load(tmp_path / "checkpoint.pt")["progress"]["step"] == end
-    assert_same(run(trial(method), Surroundings(folder=tmp_path)), whole(method, 0))
+    assert_same(run(trial(method), RunContext(folder=tmp_path)), whole(method, 0))
 
 
 def test_the_checkpoint_holds_the_discriminator_and_the_looks(tmp_path: Path) -> None:
     """Trained for 13 steps; the looks at 4, 8 and 12 are in the queue or in the average, step 13 is running."""
     calls = iter(range(100))
     with pytest.raises(Interrupted):
-        run(trial("dann+swad"), Surroundings(folder=tmp_path, stop=lambda: next(calls) == 13))
+        run(trial("dann+swad"), RunContext(folder=tmp_path, stop=lambda: next(calls) == 13))
     state = checkpoint.load(tmp_path / "checkpoint.pt")
-    first = DomainAdversarial(_problem()).module.state_dict()
-    assert state["beside"].keys() == first.keys()
-    assert all(not torch.equal(value, first[name]) for name, value in state["beside"].items())
-    averager = state["averager"]
+    first = DomainAdversarial(DomainAdversarial.Config(), _problem()).extra_module.state_dict()
+    assert state["extra_module"].keys() == first.keys()
+    assert all(not torch.equal(value, first[name]) for name, value in state["extra_module"].items())
+    averager = state.get("averager")
     assert averager["running"]["count"] == 1
     looks = [look["end"] for look in averager["queue"]]
     assert looks == [4, 8, 12][-len(looks) :]
@@ -122,9 +123,9 @@ def test_the_checkpoint_holds_the_discriminator_and_the_looks(tmp_path: Path) ->
     assert [look["loss"] for look in averager["queue"]] == [losses[step] for step in looks]
 
 
-def _problem() -> Problem:
+def _problem() -> ObjectiveContext:
     bundle = load_bundle(trial())
-    return Problem(10, domains=3, seed=SEED, model=models.tiny.cnn(10, bundle.input.shape))
+    return ObjectiveContext(10, domains=3, seed=SEED, model=models.tiny.cnn(10, bundle.input.shape))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def _problem() -> Problem:
 )
 def test_every_method_runs_in_other_precisions(method: str, precision: str) -> None:
     described = trial(method, 2, iterations=2, validate_every=1).model_copy(update={"precision": precision})
-    assert run(described).cost["steps"] == 2
+    assert run(described).cost.steps == 2
 
 
 # Plain PyTorch.
@@ -207,7 +208,7 @@ def test_runs_with_and_without_dummies_see_the_same_batches(monkeypatch: pytest.
 
     def recording(self: DomainAdversarial, model: nn.Module, batch: Batch) -> Tensor:
         assert batch.domains is not None
-        first = next(self.module.parameters()).detach().clone() if not len(seen) % 3 else torch.zeros(0)
+        first = next(self.extra_module.parameters()).detach().clone() if not len(seen) % 3 else torch.zeros(0)
         seen.append((batch.inputs.clone(), batch.domains.clone(), torch.get_rng_state(), first))
         assert batch.step == len(seen[:-1]) % 3
         return loss(self, model, batch)
@@ -234,7 +235,7 @@ def test_swad_averages_the_weights_of_its_valley(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(DenselyAveraged, "on_step", recording)
     described = trial("swad", 2, lr=1.0, schedule="constant", swad_tolerance=1, validate_every=2)
-    result = run(described, Surroundings(folder=tmp_path))
+    result = run(described, RunContext(folder=tmp_path))
     looks = [(entry["step"], entry["val_nll"]) for entry in result.curves]
     begin = next(place for place in range(len(looks) - 1) if looks[place][1] <= looks[place + 1][1])
     limit = 1.3 * (looks[begin][1] + looks[begin + 1][1]) / 2
@@ -259,11 +260,18 @@ def test_the_learning_rate_of_the_discriminator_reaches_its_weights(monkeypatch:
         return loss(self, model, batch)
 
     monkeypatch.setattr(DomainAdversarial, "loss", recording)
-    start = torch.cat([value.detach().flatten() for value in DomainAdversarial(_problem()).module.parameters()])
+    start = torch.cat(
+        [
+            value.detach().flatten()
+            for value in DomainAdversarial(DomainAdversarial.Config(), _problem()).extra_module.parameters()
+        ]
+    )
     for scale in (1.0, 10.0):
         plain = {"momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "lr": 0.1}
         shas.add(run(trial("dann", iterations=1, dann_lr_scale=scale, **plain)).weights_sha256)
-        moved[scale] = torch.cat([value.detach().flatten() for value in objectives[-1].module.parameters()]) - start
+        moved[scale] = (
+            torch.cat([value.detach().flatten() for value in objectives[-1].extra_module.parameters()]) - start
+        )
     assert len(shas) == 1
     assert moved[1.0].norm() > 1e-3
     assert torch.allclose(moved[10.0], 10 * moved[1.0], atol=1e-6)
@@ -327,7 +335,7 @@ def test_validations_come_after_their_steps_and_after_the_last() -> None:
 def test_without_it_validations_come_after_epochs() -> None:
     """An epoch has as many samples as there are: 1,078 // 72 = 14 steps."""
     result = run(trial(validate_every=None))
-    assert result.samples["train"] // (3 * EACH) == 14
+    assert result.samples.train // (3 * EACH) == 14
     assert [(entry["step"], entry["epoch"]) for entry in result.curves] == [(14, 1), (15, 2)]
 
 
@@ -365,8 +373,8 @@ def test_patience_counts_validations(patience: int, tmp_path: Path) -> None:
     assert result.metrics["accuracy"] == result.selections["best-val"] == result.curves[best]["test_accuracy"]
     calls = iter(range(1000))
     with pytest.raises(Interrupted):
-        run(described, Surroundings(folder=tmp_path, stop=lambda: next(calls) == 2 * len(accuracies) - 1))
-    assert_same(run(described, Surroundings(folder=tmp_path)), result)
+        run(described, RunContext(folder=tmp_path, stop=lambda: next(calls) == 2 * len(accuracies) - 1))
+    assert_same(run(described, RunContext(folder=tmp_path)), result)
 
 
 # Refusals.
@@ -402,7 +410,7 @@ def test_a_training_domain_without_samples_is_refused(
     bundle = load_bundle(trial())
     assert bundle.train.domains is not None
     rest = bundle.train.subset((bundle.train.domains != missing).nonzero().flatten())
-    monkeypatch.setattr("durm.training.loop.load_bundle", lambda *_: replace(bundle, train=rest))
+    monkeypatch.setattr("durm.training.trainer.load_bundle", lambda *_: replace(bundle, train=rest))
     with pytest.raises(InputError, match="domain"):
         run(trial(method, iterations=1))
 

@@ -12,11 +12,13 @@ from torch import Tensor, nn
 import durm
 from durm import models
 from durm._random import derived_seed, generator
-from durm.data import folder
-from durm.objectives import Batch
-from durm.objectives.erm import EmpiricalRisk
+from durm.data import reading
+from durm.methods import Batch
+from durm.methods.erm import EmpiricalRisk
+from durm.training.building import load_bundle
 from durm.training.checkpoint import weights_sha256
-from durm.training.loop import Interrupted, Surroundings, load_bundle, run
+from durm.training.inference import load_model
+from durm.training.trainer import Interrupted, RunContext, run
 from durm.training.trial import TrainSpec, Trial
 from tests.training.images import write_folder
 from tests.training.pieces import run_in_pieces
@@ -99,10 +101,10 @@ def recorded(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(EmpiricalRisk, "loss", recording)
 
-    def run_recorded(described: Trial, surroundings: Surroundings | None = None) -> Record:
+    def run_recorded(described: Trial, context: RunContext | None = None) -> Record:
         nonlocal record
         record = Record()
-        run(described, surroundings)
+        run(described, context)
         return record
 
     return run_recorded
@@ -131,9 +133,9 @@ def test_other_numbers_of_dummies_see_the_same_run(dummies: int, recorded, tmp_p
 def test_workers_that_read_images_change_nothing(recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = write_folder(tmp_path / "images")
     in_memory = recorded(trial(data))
-    monkeypatch.setattr(folder, "MEMORY_LIMIT", 0)
+    monkeypatch.setattr(reading, "MEMORY_LIMIT", 0)
     for workers in (0, 2):
-        streamed = recorded(trial(data), Surroundings(num_workers=workers))
+        streamed = recorded(trial(data), RunContext(num_workers=workers))
         assert_paired(in_memory, streamed)
 
 
@@ -151,6 +153,18 @@ def test_a_run_that_is_cut_off_goes_on_to_the_same_bits(dummies: int, select: st
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
 
 
+@pytest.mark.parametrize("kind", ["frozen", "constant", "copies"])
+def test_dummies_of_every_kind_go_on_from_a_checkpoint(kind: str, tmp_path: Path) -> None:
+    described = trial("digits", 2).model_copy(update={"kind": kind})
+    whole = run(described)
+    resumed, interruptions = run_in_pieces(described, tmp_path, steps=100)
+    assert interruptions > 0
+    assert resumed.weights_sha256 == whole.weights_sha256
+    model, _, _ = load_model(tmp_path / "checkpoint.pt")
+    assert (durm.dummies(model), model[-1].dummy_kind) == (2, kind)
+    assert durm.dummies(durm.narrow(model)) == 0
+
+
 def test_the_batches_after_a_resume_are_those_of_an_uninterrupted_run(recorded, tmp_path: Path) -> None:
     data = write_folder(tmp_path / "images")
     whole = recorded(trial(data, 2))
@@ -161,10 +175,10 @@ def test_the_batches_after_a_resume_are_those_of_an_uninterrupted_run(recorded, 
         asked += 1
         return asked == 7
 
-    surroundings = Surroundings(folder=tmp_path, stop=stop)
+    context = RunContext(folder=tmp_path, stop=stop)
     with pytest.raises(Interrupted):
-        recorded(trial(data, 2), surroundings)
-    rest = recorded(trial(data, 2), surroundings)
+        recorded(trial(data, 2), context)
+    rest = recorded(trial(data, 2), context)
     done = len(whole.inputs) - len(rest.inputs)
     assert done == 6
     for ours, theirs in zip(rest.inputs, whole.inputs[done:], strict=True):
@@ -201,4 +215,4 @@ def test_two_runs_of_one_trial_are_equal_and_seeds_differ() -> None:
     assert first.weights_sha256 == second.weights_sha256
     other = run(trial("digits", 2).model_copy(update={"seed": SEED + 1}))
     assert other.weights_sha256 != first.weights_sha256
-    assert durm.__version__ == first.provenance["durm"]
+    assert durm.__version__ == first.provenance.durm

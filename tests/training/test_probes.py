@@ -7,16 +7,17 @@ import torch
 from pydantic import ValidationError
 
 from durm._random import derived_seed
-from durm.training.loop import Interrupted, Surroundings, build_model, load_bundle, run
+from durm.training.building import build_model, load_bundle
 from durm.training.tasks import make_task
-from durm.training.trial import TrainSpec, Trial
+from durm.training.trainer import Interrupted, RunContext, run
+from durm.training.trial import Trial
 
 ALL = ("gradient_variance", "gradient_norm", "distance", "dummy_gradient", "dummy_mass", "push_pull")
 PLAIN = {"epochs": 2, "lr": 0.05, "weight_decay": 0.0, "momentum": 0.0, "schedule": "constant"}
 
 
 def trial(probes: tuple[str, ...] = ALL, **changes: object) -> Trial:
-    train = TrainSpec.model_validate({**PLAIN, **dict(changes.pop("train", {}))})  # type: ignore[call-overload]
+    train = {**PLAIN, **dict(changes.pop("train", {}))}  # type: ignore[call-overload]
     values = {"data": "digits", "model": "cnn", "dummies": 2, "probes": probes, "train": train, **changes}
     return Trial.model_validate(values)
 
@@ -25,7 +26,7 @@ def test_one_step_is_what_autograd_says() -> None:
     described = trial(train={"epochs": None, "iterations": 1})
     bundle = load_bundle(described)
     model = build_model(described, bundle).train()
-    batch = next(make_task(described, bundle, torch.device("cpu")).feed().epoch(0))
+    batch = next(make_task(described, bundle, torch.device("cpu")).loader().epoch(0))
     torch.manual_seed(derived_seed(0, "dropout", 0))
     logits = model(batch.inputs)
     logits.retain_grad()
@@ -60,16 +61,16 @@ def test_watched_training_is_the_same_training(method: str, train: dict[str, flo
     watched, alone = (run(trial(probes, method=method, train=train)) for probes in (ALL, ()))
     assert watched.weights_sha256 == alone.weights_sha256
     assert alone.probes == {}
-    steps = watched.cost["steps"] / 2
+    steps = watched.cost.steps / 2
     assert watched.probes["dummy_mass"]["samples"] == [rows * steps * 64] * 2
-    assert len(watched.probes["gradient_norm"]["norm"]) == watched.cost["steps"]
+    assert len(watched.probes["gradient_norm"]["norm"]) == watched.cost.steps
 
 
 def test_domains_are_seen_together() -> None:
     described = trial(("gradient_variance",), data="digits-domains:rotated", method="vrex", train={"batch_size": 8})
     domains = len(load_bundle(described).domain_names)
     seen = run(described)
-    assert seen.probes["gradient_variance"]["samples"] == [8 * domains * seen.cost["steps"] / 2] * 2
+    assert seen.probes["gradient_variance"]["samples"] == [8 * domains * seen.cost.steps / 2] * 2
 
 
 @pytest.mark.parametrize("steps", [7, 14])
@@ -78,10 +79,10 @@ def test_a_run_that_is_cut_off_sees_the_same(tmp_path: Path, steps: int) -> None
     whole = run(described)
     asked = iter(range(steps))
     with pytest.raises(Interrupted):
-        run(described, Surroundings(folder=tmp_path, stop=lambda: next(asked, None) is None))
-    resumed = run(described, Surroundings(folder=tmp_path))
+        run(described, RunContext(folder=tmp_path, stop=lambda: next(asked, None) is None))
+    resumed = run(described, RunContext(folder=tmp_path))
     assert resumed.probes == whole.probes
-    finished = run(described, Surroundings(folder=tmp_path))
+    finished = run(described, RunContext(folder=tmp_path))
     assert finished.probes == whole.probes
 
 

@@ -14,19 +14,21 @@ from torch import Tensor, nn
 
 import durm
 from durm._random import derived_seed, generator
-from durm.data import segmentation
+from durm.data import reading
 from durm.data.bundle import IGNORED, DataBundle
-from durm.data.scenes import DRAWN, SceneAugmentation
+from durm.data.segmentation_augment import DRAWN, SceneAugmentation
 from durm.errors import InputError
-from durm.evaluation.segmentation import Tally
-from durm.objectives import NO_TARGET, Batch, Problem, risk
+from durm.methods import NO_TARGET, Batch, ObjectiveContext, risk
+from durm.metrics.segmentation import Tally
 from durm.study.estimate import samples as samples_of
 from durm.study.estimate import seconds_of
-from durm.training import saved
+from durm.training import inference
+from durm.training.building import build_model, build_objective, load_bundle
 from durm.training.checkpoint import weights_sha256
-from durm.training.loop import Surroundings, build_model, build_objective, load_bundle, run
+from durm.training.result import SampleCounts
 from durm.training.tasks import make_task
-from durm.training.trial import TrainSpec, Trial
+from durm.training.trainer import RunContext, run
+from durm.training.trial import Trial
 from tests.data.masks import write_mask
 from tests.training import scenes
 from tests.training.pieces import run_in_pieces
@@ -48,14 +50,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 def trial(data: str, dummies: int = 0, model: str = MODEL, train: dict | None = None, **changes: object) -> Trial:
     recipe = {"epochs": 3, "batch_size": 4, "lr": 0.1, "weight_decay": 1e-3, "crop": CROP, "scales": SCALES}
     length = {"epochs": None} if train and "iterations" in train else {}
-    spec = TrainSpec.model_validate({**recipe, **length, **(train or {})})
+    spec = {**recipe, **length, **(train or {})}
     return Trial.model_validate(
         {"data": data, "model": model, "dummies": dummies, "seed": SEED, "train": spec} | changes
     )
 
 
 def first_batch(described: Trial, bundle: DataBundle) -> Batch:
-    return next(make_task(described, bundle, CPU).feed().epoch(0))
+    return next(make_task(described, bundle, CPU).loader().epoch(0))
 
 
 # Without dummies it is a plain loop.
@@ -139,9 +141,9 @@ def test_other_numbers_of_dummies_see_the_same_run(
 
 def test_workers_and_files_on_disk_change_nothing(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     in_memory = run(trial(data, 1)).weights_sha256
-    monkeypatch.setattr(segmentation, "MEMORY_LIMIT", 0)
+    monkeypatch.setattr(reading, "MEMORY_LIMIT", 0)
     for workers in (0, 2):
-        assert run(trial(data, 1), Surroundings(num_workers=workers)).weights_sha256 == in_memory
+        assert run(trial(data, 1), RunContext(num_workers=workers)).weights_sha256 == in_memory
 
 
 @pytest.mark.parametrize("method", ["erm", "ema"])
@@ -225,7 +227,7 @@ def test_ignored_pixels_have_no_gradient(data: str, dummies: int, smoothing: flo
 def test_the_risk_of_no_pixels_is_nothing(smoothing: float) -> None:
     """PyTorch's mean over none is NaN, which would look as if the training had diverged."""
     logits = torch.randn(2, 5, 4, 4, requires_grad=True)
-    loss = risk((logits, logits), torch.full((2, 4, 4), NO_TARGET), Problem(3, label_smoothing=smoothing))
+    loss = risk((logits, logits), torch.full((2, 4, 4), NO_TARGET), ObjectiveContext(3, label_smoothing=smoothing))
     loss.backward()
     assert loss.item() == 0
     assert not logits.grad.any()
@@ -238,7 +240,7 @@ def test_crops_in_which_nothing_is_labelled(tmp_path: Path) -> None:
         write_mask(tmp_path / "train" / "masks" / f"train-{number:02}.png", np.full((16, 20), 255))
     described = trial(data, 1, train={"batch_size": 1, "epochs": 1}, probes=("dummy_mass", "gradient_variance"))
     result = run(described)
-    assert result.cost["steps"] == 8
+    assert result.cost.steps == 8
     assert math.isfinite(result.curves[0]["train_loss"])
     assert 0 < result.probes["dummy_mass"]["samples"][0] <= 2 * 12 * 14
 
@@ -286,7 +288,7 @@ def test_a_result_holds_what_it_should(data: str) -> None:
     assert np.array(result.confusion).shape == (3, 5)
     assert np.sum(result.confusion) == 3 * (16 * 20 - 3 * 4)
     assert np.trace(result.confusion) <= result.metrics["accuracy"] / 100 * np.sum(result.confusion) + 1e-6
-    assert result.samples == {"train": 11, "val": 3, "test": 3}
+    assert result.samples == SampleCounts(train=11, val=3, test=3)
     assert result.class_names == list(CLASSES)
     assert result.curves[0]["val_miou"] < result.curves[-1]["val_miou"]
 
@@ -310,12 +312,12 @@ def test_the_best_weights_are_those_with_the_best_mean_iou(
     measured = Tally.metrics
     monkeypatch.setattr(Tally, "metrics", lambda self: measured(self) | next(planted, {}))
     constant = {**train, "schedule": "constant"}
-    best = run(trial(data, 1, select="best-val", train=constant), Surroundings(folder=tmp_path))
+    best = run(trial(data, 1, select="best-val", train=constant), RunContext(folder=tmp_path))
     assert len(best.curves) == epochs
     assert best.selected_epoch == 2
     two = run(trial(data, 1, train={**constant, "epochs": 2}))
     assert two.weights_sha256 == best.weights_sha256
-    assert saved.evaluate_checkpoint(tmp_path / "checkpoint.pt") == best.metrics
+    assert inference.score_checkpoint(tmp_path / "checkpoint.pt", trust_code=True)[0].metrics == best.metrics
 
 
 def test_a_window_sees_every_pixel(data: str) -> None:
@@ -342,18 +344,18 @@ def test_scenes_may_differ_in_size(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def checkpoint(data: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trial")
-    run(trial(data, 1, window=(12, 12)), Surroundings(folder=folder))
+    run(trial(data, 1, window=(12, 12)), RunContext(folder=folder))
     return folder / "checkpoint.pt"
 
 
 def test_what_a_saved_model_sees_is_written(checkpoint: Path, data: str, tmp_path: Path) -> None:
     """Of the test part through the trial's window, as the evaluation has it."""
-    model, _, bundle = saved.load_model(checkpoint)
+    model, _, bundle = inference.load_model(checkpoint, trust_code=True)
     assert durm.dummies(model) == 1
-    written, note = saved.predict_checkpoint(checkpoint, tmp_path)
+    written, note = inference.predict_checkpoint(checkpoint, tmp_path, trust_code=True)
     assert note is None
     assert [path.name for path in written] == ["test-00.png", "test-01.png", "test-02.png"]
-    scores, _ = saved.score_checkpoint(checkpoint)
+    scores, _ = inference.score_checkpoint(checkpoint, trust_code=True)
     right = labelled = 0
     for index, path in enumerate(written):
         with Image.open(path) as file:
@@ -370,12 +372,14 @@ def test_predictions_of_other_images_have_the_numbers_of_the_masks(tmp_path: Pat
     data = write_scenes(tmp_path / "data", {"train": 6, "val": 2, "test": 2})
     (tmp_path / "data" / "classes.txt").write_text("0 sky\n1 river\n2 car\n7 never seen\n")
     (tmp_path / "trial").mkdir()
-    run(trial(data, 1, image_size=12), Surroundings(folder=tmp_path / "trial"))
+    run(trial(data, 1, image_size=12), RunContext(folder=tmp_path / "trial"))
     images = tmp_path / "images"
     (images / "city").mkdir(parents=True)
     for name, size in (("a.png", (20, 16)), ("city/b.jpg", (33, 9)), (".hidden.png", (5, 5))):
         Image.new("RGB", size, (60, 110, 90)).save(images / name)
-    written, note = saved.predict_checkpoint(tmp_path / "trial" / "checkpoint.pt", tmp_path / "out", images=images)
+    written, note = inference.predict_checkpoint(
+        tmp_path / "trial" / "checkpoint.pt", tmp_path / "out", images=images, trust_code=True
+    )
     assert [path.name for path in written] == ["a.png", "b.png"]
     assert note is not None
     assert "scaled to 12 pixels" in note
@@ -384,21 +388,23 @@ def test_predictions_of_other_images_have_the_numbers_of_the_masks(tmp_path: Pat
         assert set(np.unique(np.array(file)).tolist()) <= {0, 1, 2, 7}
     (images / "city" / "a.png").write_bytes((images / "a.png").read_bytes())
     with pytest.raises(InputError, match="would both be written"):
-        saved.predict_checkpoint(tmp_path / "trial" / "checkpoint.pt", tmp_path / "out", images=images)
+        inference.predict_checkpoint(
+            tmp_path / "trial" / "checkpoint.pt", tmp_path / "out", images=images, trust_code=True
+        )
 
 
 def test_other_scenes_can_be_evaluated(checkpoint: Path, tmp_path: Path) -> None:
     """Of any size, if they have as many classes."""
     other = write_scenes(tmp_path / "large", {"train": 3, "val": 1, "test": 2}, (24, 28))
-    scores, bundle = saved.score_checkpoint(checkpoint, data=other)
+    scores, bundle = inference.score_checkpoint(checkpoint, data=other, trust_code=True)
     assert np.sum(scores.confusion) == 2 * (24 * 28 - 3 * 4)
     assert bundle.input.shape == (3, 16, 20)
     (tmp_path / "large" / "classes.txt").write_text("sky\nriver\ncar\nbus\n")
-    segmentation._folder.cache_clear()
+    reading._read.cache_clear()
     with pytest.raises(InputError, match="has 4 classes; the model was trained on 3"):
-        saved.score_checkpoint(checkpoint, data=other)
+        inference.score_checkpoint(checkpoint, data=other, trust_code=True)
     with pytest.raises(InputError, match="is for classification; the model was trained for segmentation"):
-        saved.score_checkpoint(checkpoint, data="digits")
+        inference.score_checkpoint(checkpoint, data="digits", trust_code=True)
 
 
 # What is refused.
@@ -458,14 +464,14 @@ def test_what_cannot_be_is_refused(changes: dict, message: str) -> None:
 def test_the_estimate_knows_that_whole_scenes_are_larger_than_crops(data: str) -> None:
     described = trial(data, train={"crop": (8, 10), "epochs": 2})
     bundle = load_bundle(described)
-    feed = make_task(described, bundle, CPU).feed()
-    assert samples_of(described, bundle, feed, 200) == 2 * BATCHES * 4 + 0.35 * 4 * (2 * 3 + 3 + 11)
+    loader = make_task(described, bundle, CPU).loader()
+    assert samples_of(described, bundle, loader, 200) == 2 * BATCHES * 4 + 0.35 * 4 * (2 * 3 + 3 + 11)
     assert seconds_of(described, bundle) > 0
 
 
 def test_a_mask_value_is_never_a_class(data: str) -> None:
     """255, which no loss knows, does not reach one."""
-    for batch in make_task(trial(data), load_bundle(trial(data)), CPU).feed().epoch(1):
+    for batch in make_task(trial(data), load_bundle(trial(data)), CPU).loader().epoch(1):
         assert isinstance(batch.targets, Tensor)
         assert batch.targets.dtype == torch.long
         assert batch.targets.max() < len(CLASSES)

@@ -4,7 +4,7 @@
     adversarial = Attack("pgd", eps=8 / 255)(model, images, labels)
 
 Attacking through the C real logits and through all C + C_d gives different robust accuracy, so both are offered; see
-`through` and `durm.attacks.goal`. A model's mode, parameters, gradients and buffers are left as they were.
+`through` and `durm.attacks.loss`. A model's mode, parameters, gradients and buffers are left as they were.
 
 Papers: Goodfellow, Shlens & Szegedy, Explaining and harnessing adversarial examples, 2015 (FGSM). Madry et al., Towards
 deep learning models resistant to adversarial attacks, 2018 (PGD). Carlini & Wagner, Towards evaluating the robustness
@@ -12,25 +12,25 @@ of neural networks, 2017 (the margin). Croce & Hein, Reliable evaluation of adve
 diverse parameter-free attacks, 2020 (APGD, DLR). Andriushchenko et al., Square attack, 2020.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from inspect import signature
 
 import torch
 from torch import Tensor, nn
 
-from durm._checks import whole_number
+from durm._checks import one_of, positive_or_none, whole_number
 from durm.attacks.auto_pgd import apgd
 from durm.attacks.ball import NORMS, check_eps
-from durm.attacks.checks import known, positive_or_none
-from durm.attacks.goal import LOSSES, SURFACES, Goal
+from durm.attacks.loss import LOSSES, SURFACES, AttackLoss
 from durm.attacks.normalised import Normalised
 from durm.attacks.projected_gradient import fgsm, pgd
 from durm.attacks.squares import square
 
 __all__ = ["KINDS", "LOSSES", "NORMS", "SURFACES", "Attack", "Normalised", "apgd", "auto", "fgsm", "pgd", "square"]
 
-KINDS = ("fgsm", "pgd", "apgd", "square")
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {"fgsm": fgsm, "pgd": pgd, "apgd": apgd, "square": square}
+KINDS = tuple(_FUNCTIONS)
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class Attack:
     targeted: bool = False
 
     def __post_init__(self) -> None:
-        known("kind", self.kind, KINDS)
+        one_of("kind", self.kind, KINDS)
         check_eps(self.eps, self.norm)
         whole_number("steps", self.steps, minimum=1)
         positive_or_none("step_size", self.step_size)
         whole_number("restarts", self.restarts, minimum=1)
-        Goal(self.through, self._loss, self.targeted)
+        AttackLoss(self.through, self._loss, self.targeted)
         if self.kind == "square" and self.norm == "l2":
             raise ValueError("kind='square' is for norm='linf' alone; use 'apgd' for 'l2'")
         if self.kind == "square" and self.step_size is not None:
@@ -97,27 +97,10 @@ class Attack:
         early_stop: bool = False,
     ) -> Tensor:
         """The attacked inputs, (N, …), in the ball and the box; see `pgd` for the arguments."""
-        settings: dict[str, Any] = {
-            "eps": self.eps,
-            "norm": self.norm,
-            "loss": self._loss,
-            "through": self.through,
-            "targeted": self.targeted,
-            "start": start,
-            "early_stop": early_stop,
-        }
-        if self.kind == "fgsm":
-            return fgsm(model, inputs, targets, step_size=self.step_size, **settings)
-        settings |= {
-            "steps": self.steps,
-            "restarts": self.restarts,
-            "random_start": self.random_start,
-            "generator": generator,
-        }
-        if self.kind == "square":
-            return square(model, inputs, targets, **settings)
-        function = pgd if self.kind == "pgd" else apgd
-        return function(model, inputs, targets, step_size=self.step_size, **settings)
+        function = _FUNCTIONS[self.kind]
+        settings = vars(self) | {"loss": self._loss, "generator": generator, "start": start, "early_stop": early_stop}
+        taken = signature(function).parameters
+        return function(model, inputs, targets, **{name: settings[name] for name in settings if name in taken})
 
     @property
     def gradient_passes(self) -> int:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from durm._checks import whole_number
+from durm._checks import positive_or_none, whole_number
 from durm.attacks.ball import per_sample
-from durm.attacks.checks import positive_or_none
-from durm.attacks.search import search
+from durm.attacks.loss import AttackLoss
+from durm.attacks.state import search
 
 MOMENTUM = 0.75
 """α: the share of the new step; 1 - α is that of the last one."""
@@ -52,39 +52,27 @@ def apgd(
     whole_number("steps", steps, minimum=1)
     positive_or_none("step_size", step_size)
     checked_at = set(checkpoints(steps))
-    with search(
-        model,
-        inputs,
-        targets,
-        eps=eps,
-        norm=norm,
-        restarts=restarts,
-        loss=loss,
-        through=through,
-        targeted=targeted,
-        start=start,
-        early_stop=early_stop,
-    ) as under_way:
-        for points, _ in under_way.starts(restarts, random_start, generator, start):
+    with search(model, inputs, targets, eps, norm, AttackLoss(through, loss, targeted), early_stop) as active:
+        for points, _ in active.starts(restarts, random_start, generator, start):
             state = _begin(points, 2 * eps if step_size is None else step_size)
             last_checkpoint = 0
             for step in range(steps):
-                value, gradient = under_way.gradient(state.points)
+                value, gradient = active.gradient(state.points)
                 state = _judged(state, value, gradient)
                 if step in checked_at:
                     state = _checked(state, step - last_checkpoint)
                     last_checkpoint = step
-                state = _State(*under_way.going_on(*state))
+                state = _State(*active.going_on(*state))
                 if not len(state.points):
                     break
-                ball, points = under_way.ball, state.points
+                ball, points = active.ball, state.points
                 ahead = ball.project(points + per_sample(state.size, points) * ball.direction(state.gradient))
                 if step:
                     ahead = points + MOMENTUM * (ahead - points) + (1 - MOMENTUM) * (points - state.previous)
                     ahead = ball.project(ahead)
                 state = state._replace(points=ahead, previous=points)
-            under_way.last(state.points, of_all=steps == 1)
-    return under_way.best
+            active.last(state.points, of_all=steps == 1)
+    return active.best
 
 
 def checkpoints(steps: int) -> Iterator[int]:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from durm.attacks.checks import known
+from durm._checks import not_negative, one_of
 
 
 class Ball(ABC):
@@ -107,9 +107,8 @@ def make_ball(inputs: Tensor, eps: float, norm: str) -> Ball:
 
 def check_eps(eps: float, norm: str) -> None:
     """Refuses an unknown norm, and an ε that is negative, infinite or in units of 0 … 255."""
-    known("norm", norm, tuple(NORMS))
-    if not 0 <= eps < math.inf:
-        raise ValueError(f"eps={eps}: expected a number of at least 0")
+    one_of("norm", norm, tuple(NORMS))
+    not_negative("eps", eps)
     if norm == "linf" and eps > 1:
         raise ValueError(f"eps={eps}: ε is in units of [0, 1]; did you mean {eps:g}/255?")
 

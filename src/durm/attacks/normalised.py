@@ -8,7 +8,7 @@ class Normalised(nn.Module):
     """Takes inputs in [0, 1] and gives the model what it was trained on: model((x · scale - mean) / std).
 
     An attack's ε and box are in units of [0, 1]; a model usually is not. With the wrong units ε is too large or too
-    small by the factor std, which no error tells.
+    small by the factor std, and there is no error.
 
     `durm.dummies`, `durm.full_logits` and the others reach the model through it.
 

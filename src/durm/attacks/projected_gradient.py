@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from durm._checks import whole_number
+from durm._checks import positive_or_none, whole_number
 from durm.attacks.ball import check_eps
-from durm.attacks.checks import positive_or_none
-from durm.attacks.search import search
+from durm.attacks.loss import AttackLoss
+from durm.attacks.state import search
 
 
 def fgsm(
@@ -88,7 +88,7 @@ def pgd(
         step_size: η; left out, 2.5 ε / steps.
         restarts: how often; each after the first begins at a random point of the ball.
         random_start: whether the first does too, instead of at the inputs.
-        loss: "ce", "cw" (margin) or "dlr": see `durm.attacks.goal`.
+        loss: "ce", "cw" (margin) or "dlr": see `durm.attacks.loss`.
         through: "real", "full" or "dummy": the logits that the loss is of.
         targeted: lower the loss of `targets`, instead of raising it.
         generator: where random starts come from; left out, a new one with seed 0. The global one is not touched.
@@ -101,26 +101,14 @@ def pgd(
     whole_number("steps", steps, minimum=1)
     positive_or_none("step_size", step_size)
     size = 2.5 * eps / steps if step_size is None else step_size
-    with search(
-        model,
-        inputs,
-        targets,
-        eps=eps,
-        norm=norm,
-        restarts=restarts,
-        loss=loss,
-        through=through,
-        targeted=targeted,
-        start=start,
-        early_stop=early_stop,
-    ) as under_way:
-        for points, _ in under_way.starts(restarts, random_start, generator, start):
+    with search(model, inputs, targets, eps, norm, AttackLoss(through, loss, targeted), early_stop) as active:
+        for points, _ in active.starts(restarts, random_start, generator, start):
             for _ in range(steps):
-                _, gradient = under_way.gradient(points)
-                points, gradient = under_way.going_on(points, gradient)
+                _, gradient = active.gradient(points)
+                points, gradient = active.going_on(points, gradient)
                 if not len(points):
                     break
-                ball = under_way.ball
+                ball = active.ball
                 points = ball.project(torch.add(points, ball.direction(gradient), alpha=size))
-            under_way.last(points, of_all=steps == 1)
-    return under_way.best
+            active.last(points, of_all=steps == 1)
+    return active.best

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from durm._checks import whole_number
 from durm.attacks.ball import per_sample
-from durm.attacks.search import search
+from durm.attacks.loss import AttackLoss
+from durm.attacks.state import search
 
 FIRST_SHARE = 0.8
 """p: the share of the image that the first patches cover."""
@@ -51,39 +52,28 @@ def square(
         raise ValueError("norm='l2': the Square attack is here for 'linf' alone; use 'apgd' for 'l2'")
     if inputs.ndim not in (2, 3, 4):
         raise ValueError(f"inputs of shape {tuple(inputs.shape)}: the Square attack takes images or flat samples")
-    image = _image_shape(inputs)
-    with search(
-        model,
-        inputs,
-        targets,
-        eps=eps,
-        norm=norm,
-        restarts=restarts,
-        loss=loss,
-        through=through,
-        targeted=targeted,
-        start=start,
-        early_stop=early_stop,
-    ) as under_way:
-        ball = under_way.ball
+    channels, height, width = (1, 1, 1, *inputs.shape[1:])[-3:]
+    image = channels, height, width
+    with search(model, inputs, targets, eps, norm, AttackLoss(through, loss, targeted), early_stop) as active:
+        ball = active.ball
 
         def stripes(random: torch.Generator) -> Tensor:
-            signs = _signs((len(inputs), image[0], 1, image[2]), random).to(ball.inputs)
+            signs = _signs((len(inputs), channels, 1, width), random).to(ball.inputs)
             return ball.project(ball.inputs + eps * signs.expand(-1, *image).reshape(inputs.shape))
 
-        for points, random in under_way.starts(restarts, random_start, generator, start, draw=stripes):
-            value = under_way.loss(points)
+        for points, random in active.starts(restarts, random_start, generator, start, draw=stripes):
+            value = active.loss(points)
             for query in range(1, steps):
-                points, value = under_way.going_on(points, value)
+                points, value = active.going_on(points, value)
                 if not len(points):
                     break
-                patch = _patches(image, share(query, steps), len(inputs), under_way.rows, random).to(points)
-                proposed = under_way.ball.project(torch.add(points, patch.reshape(points.shape), alpha=2 * eps))
-                proposed_value = under_way.loss(proposed)
+                patch = _patches(image, share(query, steps), len(inputs), active.rows, random).to(points)
+                proposed = active.ball.project(torch.add(points, patch.reshape(points.shape), alpha=2 * eps))
+                proposed_value = active.loss(proposed)
                 better = proposed_value > value
                 points = torch.where(per_sample(better, points), proposed, points)
                 value = torch.where(better, proposed_value, value)
-    return under_way.best
+    return active.best
 
 
 def share(query: int, queries: int) -> float:
@@ -125,8 +115,3 @@ def patch_size(height: int, width: int, share: float) -> tuple[int, int]:
 
 def _signs(shape: tuple[int, ...], random: torch.Generator) -> Tensor:
     return 2 * torch.randint(2, shape, generator=random) - 1
-
-
-def _image_shape(inputs: Tensor) -> tuple[int, int, int]:
-    channels, height, width = (1, 1, 1, *inputs.shape[1:])[-3:]
-    return channels, height, width

@@ -1,177 +1,248 @@
 """`durm compare`: from data to a verdict in one command."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from durm.cli import options
+from durm.cli.completion import metric_names
+from durm.cli.fields import ATTACKS, with_fields
+from durm.cli.flags import as_flag, whole_numbers
 from durm.errors import InputError
 
-_ARMS, _VERDICT = "Arms and seeds", "Verdict"
+_arms, _verdict, _own = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Arms and seeds", "Verdict", "Your own program")
+)
+EXAMPLES = """
+durm compare
+durm compare --data folder:./my_images --model resnet18 --dummies 0,2 --seeds 10 --epochs 20 --out runs/mine
+durm compare --rope 0.3 --until-decided --max-seeds 40
+durm compare --dummies 0,2 --arm "smoothing: label_smoothing=0.1" --secondary nll
+durm compare --command "python train.py --seed {seed} --lr {lr}" --arm "base: lr=0.1" --arm "low: lr=0.01"
+durm compare --dummies 0,2 --seeds 40 --executor ray --address auto
+"""
 DEFAULT_MAX_SEEDS = 40
+DEFAULT_DUMMIES = "0,1,2,3"
 
 
+@with_fields(train="TrainSpec", conditions="Conditions")
 def compare(
-    data: Annotated[
-        list[str],
-        typer.Option(
-            help="digits, cifar10, folder:PATH, segmentation:PATH, csv:PATH, …; see `durm data list`. Several times: "
-            "several settings.",
-            rich_help_panel="Data and model",
-            show_default="digits",
-        ),
-    ] = ["digits"],  # noqa: B006 (typer reads it, nobody changes it)
+    conditions: dict[str, Any],
+    train: dict[str, Any],
+    data: Annotated[list[str], options.DATA_NAME] = ["digits"],  # noqa: B006 (typer reads it, nobody changes it)
+    model: Annotated[list[str], options.MODEL_NAME] = ["cnn"],  # noqa: B006
     data_root: options.DataRoot = None,
-    image_size: options.ImageSize = None,
-    skip_bad: options.SkipBad = False,
-    model: Annotated[
-        list[str],
-        typer.Option(
-            help="cnn, mlp, a timm name; unet-resnet18, … for masks; transformer or hf:NAME; lstm; "
-            "package.module:function. Several times as well.",
-            rich_help_panel="Data and model",
-            show_default="cnn",
-        ),
-    ] = ["cnn"],  # noqa: B006
-    pretrained: options.Pretrained = False,
     dummies: Annotated[
-        str,
-        typer.Option(help="The numbers C_d to compare, with commas; the first is the baseline.", rich_help_panel=_ARMS),
-    ] = "0,1,2,3",
+        str | None,
+        _arms(
+            help="The numbers C_d to compare, with commas; the first is the baseline.",
+            show_default=f"{DEFAULT_DUMMIES}, or none with --arm",
+        ),
+    ] = None,
     arm: Annotated[
         list[str] | None,
-        typer.Option(
-            help='An arm of your own, as "NAME: key=value, …", such as "smoothing: label_smoothing=0.1".',
-            rich_help_panel=_ARMS,
+        _arms(
+            help='An arm of your own, as "NAME: path=value, …": dummies, method, method.weight, average, model, data, '
+            "train.lr, …; without --dummies the first is the baseline."
         ),
     ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="How many seeds, or which ones, with commas; default 10.", rich_help_panel=_ARMS)
+    seeds: Annotated[str | None, _arms(help="How many seeds, or which ones, with commas; default 10.")] = None,
+    metric: Annotated[
+        str | None,
+        _verdict(
+            help="What the verdict is about: accuracy, nll, ece, balanced_accuracy, …; under an attack "
+            "robust_pgd_real; with masks miou or macc.",
+            show_default="accuracy, or miou with masks",
+            autocompletion=metric_names,
+        ),
+    ] = None,
+    secondary: Annotated[
+        str | None,
+        _verdict(
+            help="Further metrics to judge, with commas, each by its own margin: soft_accuracy, nll, brier, p_true, …",
+            autocompletion=metric_names,
+        ),
     ] = None,
     rope: Annotated[
-        float,
-        typer.Option(help="Differences of up to so many points count as none.", rich_help_panel=_VERDICT),
-    ] = 0.1,
+        float | None,
+        _verdict(
+            help="Differences of up to this size do not matter (equivalence margin); default: the metric's, 0.1 points "
+            "of accuracy, 0.01 of nll."
+        ),
+    ] = None,
     until_decided: Annotated[
         bool,
-        typer.Option(
-            "--until-decided",
-            help="Look at 6, 10, 16, 25, 40, … seeds and stop as soon as every arm is decided.",
-            rich_help_panel=_VERDICT,
-        ),
+        _verdict("--until-decided", help="Analyse after 6, 10, 16, 25, 40, … seeds; stop once every arm is decided."),
     ] = False,
     max_seeds: Annotated[
-        int | None,
-        typer.Option(help=f"The last look of --until-decided; default {DEFAULT_MAX_SEEDS}.", rich_help_panel=_VERDICT),
+        int | None, _verdict(help=f"The last analysis of --until-decided; default {DEFAULT_MAX_SEEDS}.")
     ] = None,
     null: Annotated[
         bool,
-        typer.Option(
-            "--null",
-            help="Also run every arm against itself, with other dummies or a head disturbed by 1e-6.",
-            rich_help_panel=_VERDICT,
-        ),
+        _verdict("--null", help="Also run every arm against itself, with other dummies or a head changed by 1e-6."),
     ] = False,
     attack: Annotated[
         list[str] | None,
         typer.Option(
             help='Attack every model, as in "pgd: eps=8/255, steps=10, through=[real, full]"; may be repeated.',
-            rich_help_panel="Attacks",
+            rich_help_panel=ATTACKS,
         ),
     ] = None,
-    attack_samples: Annotated[
-        int, typer.Option(help="Test samples to attack.", rich_help_panel="Attacks", show_default=True)
-    ] = 1000,
-    metric: Annotated[
+    method: Annotated[list[str], options.METHOD] = ["erm"],  # noqa: B006
+    command: Annotated[
         str | None,
-        typer.Option(
-            help="What the verdict is about: accuracy, or under an attack: robust_pgd_real; with masks miou or macc.",
-            show_default="accuracy, or miou with masks",
-            rich_help_panel=_VERDICT,
+        _own(
+            help="Run this program for each arm and seed in place of durm's training: "
+            '"python train.py --seed {seed} --lr {lr}"; {arm}, {folder} and each parameter of --arm are filled in. It '
+            "prints a number or a JSON object as its last line, or writes metrics.json into {folder}."
         ),
     ] = None,
-    method: Annotated[
-        list[str],
-        typer.Option(help=options.METHODS, rich_help_panel="Training", show_default="erm"),
-    ] = ["erm"],  # noqa: B006
-    epochs: options.Epochs = None,
-    iterations: options.Iterations = None,
-    batch_size: options.BatchSize = None,
-    lr: options.LearningRate = None,
-    optimizer: options.Optimizer = None,
-    schedule: options.Schedule = None,
-    warmup: options.Warmup = None,
-    weight_decay: options.WeightDecay = None,
-    label_smoothing: options.LabelSmoothing = None,
-    patience: options.Patience = None,
-    clip_norm: options.ClipNorm = None,
-    augment: options.Augment = None,
-    crop: options.Crop = None,
-    window: options.Window = None,
-    select: options.Select = "last",
+    time_limit: Annotated[float | None, _own(help="Seconds after which the program is ended; its run is lost.")] = None,
+    accept_new_code: options.AcceptNewCode = False,
+    lower_is_better: Annotated[
+        bool, _own("--lower-is-better", help="Smaller values of its metric are the better ones.")
+    ] = False,
+    higher_is_better: Annotated[
+        bool, _own("--higher-is-better", help="Larger values of its metric are the better ones.")
+    ] = False,
+    resolution: Annotated[
+        float | None, _own(help="The step in which its metric moves, such as 100/samples; default: found from values.")
+    ] = None,
     workers: options.Workers = None,
-    device: options.Device = "cpu",
-    devices: options.Devices = 1,
-    precision: options.Precision = "32",
+    loader_workers: options.LoaderWorkers = 0,
+    executor: options.Executor = None,
+    address: options.Address = None,
+    trial_cpus: options.TrialCpus = None,
+    trial_gpus: options.TrialGpus = None,
     out: options.Out = None,
+    track: options.Track = None,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
     json: options.Json = False,
 ) -> int:
     """Train every arm on the same seeds, judge the paired differences, and write a page about it.
 
-    Without flags: the embedded digits, a tiny CNN, 0 to 3 dummies, 10 seeds.
+    Without flags: the embedded digits, a tiny CNN, 0 to 3 dummies, 10 seeds. Several --data, --model or --method:
+    every combination of them is a setting. With --command: a program of your own, in any language.
     """
-    flags = options.shared(locals())
+    from durm.cli.flags import (
+        code_study_from_flags,
+        parse_arm,
+        parse_attack,
+        parse_code_arm,
+        parse_method,
+        study_from_flags,
+    )
     from durm.cli.run import judge
-    from durm.study.spec import arms_of, make_study, parse_arm, parse_attack
+    from durm.study.arm import arms_of
 
     if max_seeds is not None and not until_decided:
         raise InputError(f"--max-seeds {max_seeds} goes with --until-decided; --seeds gives a fixed number")
     if seeds is not None and until_decided:
-        raise InputError(f"--seeds {seeds} and --until-decided exclude each other; --max-seeds limits the looks")
-    counts = [_whole(part, "--dummies", dummies) for part in dummies.split(",")]
-    arms = [*arms_of(counts), *(parse_arm(text) for text in arm or ())]
-    if len(arms) < 2:
+        raise InputError(f"--seeds {seeds} and --until-decided exclude each other; --max-seeds limits their number")
+    optional: dict[str, Any] = {"metric": metric, "rope": rope, "seeds": None if seeds is None else _seeds(seeds)}
+    optional["max_seeds"] = (DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds) if until_decided else None
+    if secondary is not None:
+        optional["secondary"] = [part.strip() for part in secondary.split(",") if part.strip()]
+    optional = {name: value for name, value in optional.items() if value is not None}
+    own = {
+        "time_limit": time_limit,
+        "accept_new_code": accept_new_code or None,
+        "lower_is_better": lower_is_better or None,
+        "higher_is_better": higher_is_better or None,
+        "resolution": resolution,
+    }
+    given = [name for name, value in own.items() if value is not None]
+    if command is None and given:
+        raise InputError(f"{as_flag(given[0])} goes with --command, for a program of your own")
+    if command is not None:
+        others = {
+            "dummies": dummies is not None,
+            "data": data != ["digits"],
+            "model": model != ["cnn"],
+            "method": method != ["erm"],
+            "attack": bool(attack),
+            "null": null,
+            "loader_workers": bool(loader_workers),
+            **dict.fromkeys({**train, **conditions}, True),
+        }
+        if wrong := [name for name, is_given in others.items() if is_given]:
+            raise InputError(f"{as_flag(wrong[0])} is of durm's own training, and --command runs a program of yours")
+        if lower_is_better and higher_is_better:
+            raise InputError("--lower-is-better and --higher-is-better exclude each other: give one of them")
+        direction = True if higher_is_better else False if lower_is_better else None
+        arms = [parse_code_arm(text) for text in arm or ()]
+        if len(arms) < 2:
+            raise InputError('--command: to compare takes two arms, such as --arm "base: lr=0.1" --arm "low: lr=0.01"')
+        if time_limit is not None and not 0 < time_limit < float("inf"):
+            raise InputError(f"--time-limit {time_limit:g}: expected seconds above 0")
+        spec = code_study_from_flags(
+            {
+                "name": _command_name(command),
+                "run": {"command": command},
+                "arms": arms,
+                "higher_is_better": direction,
+                "resolution": resolution,
+                **optional,
+            }
+        )
+        execution = replace(
+            options.execution(spec, workers, 0, None, executor, address, trial_cpus, trial_gpus),
+            time_limit=time_limit,
+            accept_new_code=accept_new_code,
+        )
+        return judge(spec, execution, out, track or (), quiet=quiet, verbose=verbose, json=json)
+    if dummies is None and not arm:
+        dummies = DEFAULT_DUMMIES
+    counts = [] if dummies is None else whole_numbers(dummies, "--dummies")
+    arms = [*(arms_of(counts) if counts else ()), *(parse_arm(text) for text in arm or ())]
+    if len(arms) < 2 and counts:
         raise InputError(f"--dummies {dummies} is one arm; to compare takes two, such as --dummies 0,{counts[0] or 2}")
-    study = make_study(
+    if len(arms) < 2:
+        raise InputError(
+            f"--arm {arms[0]['name']!r} is one arm; to compare takes two: give another --arm, or --dummies 0"
+        )
+    study = study_from_flags(
         {
             "name": _name(data, model),
             "data": data,
             "model": model,
-            "method": method,
+            "method": [parse_method(text) for text in method],
             "arms": arms,
             "attacks": [parse_attack(text) for text in attack or ()],
-            "attack_samples": attack_samples,
-            **options.given(metric=metric),
-            "rope": rope,
             "null": null,
-            "max_seeds": (max_seeds if max_seeds is not None else DEFAULT_MAX_SEEDS) if until_decided else None,
-            **flags,
-            **options.given(seeds=_seeds(seeds)),
-        }
+            "train": train,
+            **conditions,
+            **optional,
+        },
+        executor,
     )
-    return judge(study, out, workers, data_root, quiet=quiet, json=json)
+    execution = options.execution(study, workers, loader_workers, data_root, executor, address, trial_cpus, trial_gpus)
+    return judge(study, execution, out, track or (), quiet=quiet, verbose=verbose, json=json)
 
 
-def _seeds(text: str | None) -> int | list[int] | None:
+def _seeds(text: str) -> int | list[int]:
     """`10` is a number of seeds, `3,5,8` are seeds, and so is `3,`."""
-    if text is None:
-        return None
-    if "," not in text:
-        return _whole(text, "--seeds", text)
-    return [_whole(part, "--seeds", text) for part in text.rstrip(",").split(",")]
+    numbers = whole_numbers(text, "--seeds")
+    return numbers if "," in text else numbers[0]
 
 
-def _whole(part: str, flag: str, text: str) -> int:
-    if not part.strip().isdigit():
-        raise InputError(f"{flag} {text!r}: {part!r} is not a whole number of at least 0")
-    return int(part)
+def _command_name(command: str) -> str:
+    """`train` of `python train.py --seed {seed}`: the first word that is a script, or the program."""
+    from durm.study.command_line import split_command
+    from durm.study.reading import readable
+
+    words = split_command(command)
+    script = next((word for word in words[1:] if Path(word).suffix and not word.startswith("-")), words[0])
+    return readable(Path(script).stem)[:80]
 
 
 def _name(data: list[str], model: list[str]) -> str:
     """A name for the study's folder, such as `compare-digits-cnn`."""
-    from durm.study.spec import readable
+    from durm.study.reading import readable
 
     parts = ["compare", *(Path(name.partition(":")[2] or name).name for name in data), *model]
     return readable("-".join(parts))[:80]

@@ -1,209 +1,179 @@
 """`durm evaluate`: the metrics of a saved model, what attacks leave of its accuracy, and what it sees in images."""
 
+import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from durm._words import counted
+from durm._text import pluralize
 from durm.cli import options
+from durm.cli.fields import ATTACKS, with_fields
 from durm.errors import InputError
 
-if TYPE_CHECKING:
-    from durm.training.tasks import Scores
-
-_ATTACK, _SCENES = "Attacks", "Images with masks"
+_attacks, _masks = (partial(typer.Option, rich_help_panel=panel) for panel in (ATTACKS, "Images with masks"))
 
 
+EXAMPLES = """
+durm evaluate runs/train
+durm evaluate checkpoint.pt --attack pgd,apgd --eps 4/255,8/255 --through real,full
+"""
+
+
+@with_fields(settings="AttackSpec", only=("norm", "steps", "restarts", "loss", "through"))
 def evaluate(
-    checkpoint: Annotated[
-        Path, typer.Argument(help="A checkpoint.pt, or the folder of a trial that holds one.", show_default=False)
-    ],
+    settings: dict[str, Any],
+    checkpoint: options.Checkpoint,
     data: Annotated[
         str | None, typer.Option(help="Evaluate on other data than it was trained on: its test part.")
     ] = None,
     data_root: options.DataRoot = None,
+    open_set: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Data of the same shape, all of no known class: how well scores of uncertainty tell them apart.",
+        ),
+    ] = None,
     predictions: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the class of every pixel as PNGs into this folder, as benchmark servers want them.",
-            rich_help_panel=_SCENES,
-        ),
+        _masks(help="Write the class of every pixel as PNGs into this folder, as benchmark servers want them."),
     ] = None,
     images: Annotated[
-        Path | None,
-        typer.Option(
-            help="Of the images in this folder and below, at full resolution, instead of the test set.",
-            rich_help_panel=_SCENES,
-        ),
+        Path | None, _masks(help="Of the images in this folder and below, at full resolution, instead of the test set.")
     ] = None,
     attack: Annotated[
-        str | None,
-        typer.Option(help="fgsm, pgd, apgd, square or auto; several with commas.", rich_help_panel=_ATTACK),
+        str | None, _attacks(help="fgsm, pgd, apgd, square or auto; several with commas.", metavar="NAME,…")
     ] = None,
-    eps: Annotated[
-        str, typer.Option(help="The radius, for inputs in [0, 1]; several with commas.", rich_help_panel=_ATTACK)
-    ] = "8/255",
-    norm: Annotated[str, typer.Option(help="linf or l2.", rich_help_panel=_ATTACK)] = "linf",
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            help="Steps of pgd (10) and apgd (100), queries of square (5,000).",
-            rich_help_panel=_ATTACK,
-            show_default=False,
-        ),
-    ] = None,
-    restarts: Annotated[int, typer.Option(help="Random starts.", rich_help_panel=_ATTACK)] = 1,
-    loss: Annotated[
-        str | None,
-        typer.Option(help="ce, cw or dlr; square has cw, the others ce.", rich_help_panel=_ATTACK, show_default=False),
-    ] = None,
-    through: Annotated[
-        str,
-        typer.Option(
-            help="The logits to attack: real, full (with the dummies), dummy (into one); several with commas.",
-            rich_help_panel=_ATTACK,
-        ),
-    ] = "real",
-    samples: Annotated[int, typer.Option(help="Test samples to attack.", rich_help_panel=_ATTACK)] = 1000,
+    eps: Annotated[str, _attacks(help="The radius, for inputs in [0, 1]; several with commas.")] = "8/255",
+    samples: Annotated[int, _attacks(help="Test samples to attack.")] = 1000,
     transfer_from: Annotated[
-        Path | None,
-        typer.Option(
-            help="Another checkpoint, whose attacked inputs are shown to this model.", rich_help_panel=_ATTACK
-        ),
+        Path | None, _attacks(help="Another checkpoint, whose attacked inputs are shown to this model.")
     ] = None,
+    trust_code: options.TrustCode = False,
     json: options.Json = False,
-) -> int:
+) -> None:
     """Evaluate a saved model on the test set: accuracy, real-class NLL, calibration, dummy mass and hits.
 
     Of segmentation models also IoU, confusions and dummy hits by class. With --attack: the accuracy that attacks
-    leave, through each surface. With --predictions: images of classes instead of numbers.
+    leave, through each surface. With --open-set: what dummy mass, maximum probability, maximum logit, energy and
+    entropy are worth as scores of uncertainty. With --predictions: images of classes instead of numbers.
     """
-    from durm.cli.display import print_json, print_table
-
-    path = _file(checkpoint)
+    for flag, given in (("--predictions", predictions), ("--attack", attack)):
+        if open_set is not None and given is not None:
+            raise InputError(f"--open-set {open_set} and {flag} {given} exclude each other")
     if images is not None and predictions is None:
         raise InputError(f"--images {images} goes with --predictions")
     if predictions is not None and attack is not None:
         raise InputError(f"--predictions {predictions} and --attack {attack} exclude each other")
     if images is not None and data is not None:
         raise InputError(f"--images {images} and --data {data} exclude each other")
+    if transfer_from is not None and attack is None:
+        raise InputError(f"--transfer-from {transfer_from} goes with --attack")
+    path = options.checkpoint_file(checkpoint)
+    where = {"path": path, "data": data, "data_root": data_root, "trust_code": trust_code}
     if predictions is not None:
-        if predictions.is_file():
-            raise InputError(f"--predictions {predictions} is a file; expected a folder")
-        return _predict(path, predictions, images, data, data_root, json=json)
-    if attack is None:
-        if transfer_from is not None:
-            raise InputError(f"--transfer-from {transfer_from} goes with --attack")
-        from durm.training.saved import score_checkpoint
-
-        scores, bundle = score_checkpoint(path, data=data, data_root=data_root)
-        if json:
-            print_json(_as_json(scores, bundle.class_names))
-        else:
-            _print_scores(scores, bundle.class_names)
-        return 0
-
-    from durm.report.words import attack_and_surface
-    from durm.study.robustness import signs_of_masking
-    from durm.study.spec import make_attack
-    from durm.training.saved import attack_checkpoint
-
-    if samples < 1:
-        raise InputError(f"--samples {samples}: expected at least 1")
-    radii = [radius.strip() for radius in eps.split(",")]
-    values = {"norm": norm, "steps": steps, "restarts": restarts, "loss": loss, "through": _parts(through)}
-    attacks = [
-        make_attack({"kind": kind, "eps": radius, **values, **({"name": f"{kind}-{index}"} if len(radii) > 1 else {})})
-        for kind in _parts(attack)
-        for index, radius in enumerate(radii, 1)
-    ]
-    found = attack_checkpoint(
-        path,
-        attacks,
-        samples=samples,
-        transfer_from=transfer_from and _file(transfer_from),
-        data=data,
-        data_root=data_root,
-    )
-    left = {key: entry["accuracy"] for key, entry in found["robustness"].items()}
-    carried = {"from_baseline": min(found["transfer"].values())} if found["transfer"] else {}
-    warnings = signs_of_masking(attacks, left, carried)
-    if json:
-        print_json({**found, "warnings": warnings})
-        return 0
-    rows = [
-        [
-            *attack_and_surface(key),
-            _radius(entry.get("eps")),
-            f"{entry['accuracy']:.2f}",
-            f"{entry['into_dummies']:.2f}",
+        _predict(where, predictions, images, json=json)
+    elif open_set is not None:
+        _open_set(where, open_set, json=json)
+    elif attack is None:
+        _score(where, json=json)
+    else:
+        if samples < 1:
+            raise InputError(f"--samples {samples}: expected at least 1")
+        radii = [radius.strip() for radius in eps.split(",")]
+        attacks = [
+            {"kind": kind.strip(), "eps": radius, **settings, **({"name": f"{kind.strip()}-{i}"} if radii[1:] else {})}
+            for kind in attack.split(",")
+            for i, radius in enumerate(radii, 1)
         ]
-        for key, entry in found["robustness"].items()
-    ]
-    rows += [["transfer of " + name, "real", "", f"{value:.2f}", ""] for name, value in found["transfer"].items()]
-    print_table(["attack", "through", "eps", "accuracy %", "into dummies %"], rows)
-    for warning in warnings:
-        typer.echo(f"Note: {warning}")
-    return 0
+        _attack(where, attacks, samples, transfer_from, json=json)
 
 
-def _predict(
-    path: Path, folder: Path, images: Path | None, data: str | None, data_root: Path | None, *, json: bool
-) -> int:
-    from rich.console import Console
-    from rich.progress import track
-
-    from durm.cli.display import print_json
-    from durm.training.saved import predict_checkpoint
-
-    console = Console(stderr=True)
-    written, note = predict_checkpoint(
-        path,
-        folder,
-        images=images,
-        data=data,
-        data_root=data_root,
-        follow=lambda numbers: track(numbers, "images", console=console, disable=json or not console.is_terminal),
-    )
-    if json:
-        print_json({"predictions": [str(file) for file in written], "notes": [note] if note else []})
-        return 0
-    typer.echo(f"{counted(len(written), 'prediction')} in {folder}, such as {written[0].name}")
-    if note:
-        typer.echo(f"Note: {note}.")
-    return 0
-
-
-def _print_scores(scores: "Scores", class_names: list[str]) -> None:
-    """The metrics; those of single classes stand in a table of their own."""
-    from durm.cli.display import print_table
+def _score(where: dict[str, Any], *, json: bool) -> None:
+    """Prints the metrics; those of single classes stand in a table of their own."""
     from durm.report.tables import scene_table
+    from durm.report.terminal import print_rows, print_table
+    from durm.training.inference import score_checkpoint
 
+    scores, bundle = score_checkpoint(**where)
+    classes = {"class_names": bundle.class_names, "classes": scores.classes, "confusion": scores.confusion}
+    if json:
+        options.print_json({**scores.metrics, **(classes if scores.confusion else {})})
+        return
     single = ("iou_", "acc_") if scores.confusion else ()
     rows = [[name, f"{value:.3f}"] for name, value in scores.metrics.items() if not name.startswith(single)]
-    print_table(["metric", "test"], rows)
+    print_rows(["metric", "test"], rows)
     if scores.confusion:
-        table = scene_table(class_names, scores.classes, scores.confusion)
-        typer.echo("")
-        print_table(table.headings, table.texts())
+        options.say("")
+        print_table(scene_table(bundle.class_names, scores.classes, scores.confusion))
 
 
-def _as_json(scores: "Scores", class_names: list[str]) -> dict[str, Any]:
-    if not scores.confusion:
-        return scores.metrics
-    return {**scores.metrics, "class_names": class_names, "classes": scores.classes, "confusion": scores.confusion}
+def _attack(
+    where: dict[str, Any], attacks: list[dict[str, Any]], samples: int, transfer_from: Path | None, *, json: bool
+) -> None:
+    from durm.cli.flags import attack_from_flags
+    from durm.metrics.robust import attack_and_surface
+    from durm.report.terminal import print_rows
+    from durm.study.robustness import signs_of_masking
+    from durm.training.inference import attack_checkpoint
+
+    specs = [attack_from_flags(values) for values in attacks]
+    other = transfer_from and options.checkpoint_file(transfer_from)
+    found = attack_checkpoint(attacks=specs, samples=samples, transfer_from=other, **where)
+    left = {key: entry.accuracy for key, entry in found.robustness.items()}
+    carried = {"from_baseline": min(found.transfer.values())} if found.transfer else {}
+    warnings = signs_of_masking(specs, left, carried)
+    if json:
+        options.print_json({**found.model_dump(mode="json"), "warnings": warnings})
+        return
+    rows = [
+        [*attack_and_surface(key), _radius(entry.eps), f"{entry.accuracy:.2f}", f"{entry.into_dummies:.2f}"]
+        for key, entry in found.robustness.items()
+    ]
+    rows += [["transfer of " + name, "real", "", f"{value:.2f}", ""] for name, value in found.transfer.items()]
+    print_rows(["attack", "through", "eps", "accuracy %", "into dummies %"], rows)
+    for warning in warnings:
+        options.say(f"Note: {warning}")
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",")]
+def _open_set(where: dict[str, Any], name: str, *, json: bool) -> None:
+    from durm.report.terminal import print_rows
+    from durm.training.open_set import open_set_checkpoint
+
+    found = open_set_checkpoint(open_set=name, **where)
+    if json:
+        options.print_json(found.model_dump(mode="json"))
+        return
+    rows = [
+        [score, *(f"{value:.2f}" for value in (one.auroc, one.fpr95, one.aurc, one.risk[90], one.risk[70]))]
+        for score, one in found.scores.items()
+    ]
+    print_rows(["score", "AUROC %", "FPR95 %", "AURC %", "error % at 90 %", "at 70 % coverage"], rows)
+    known, unknown = pluralize(found.known, "known sample"), pluralize(found.unknown, "sample")
+    options.say(f"{known}, {found.wrong:,} of them classified wrongly; {unknown} of no known class. One model.")
+    for note in found.notes:
+        options.say(f"Note: {note}")
+
+
+def _predict(where: dict[str, Any], folder: Path, images: Path | None, *, json: bool) -> None:
+    from durm.cli.flags import options_as_flags
+    from durm.report.progress import progress_bar
+    from durm.training.inference import predict_checkpoint
+
+    if folder.is_file():
+        raise InputError(f"--predictions {folder} is a file; expected a folder")
+    with progress_bar("{task.description}", disable=json or not sys.stderr.isatty()) as bar:
+        follow = partial(bar.track, description="images")
+        written, note = predict_checkpoint(folder=folder, images=images, follow=follow, **where)
+    if json:
+        options.print_json({"predictions": [str(file) for file in written], "notes": [note] if note else []})
+        return
+    options.say(f"{pluralize(len(written), 'prediction')} in {folder}, such as {written[0].name}")
+    if note:
+        options.say(f"Note: {options_as_flags(note)}.")
 
 
 def _radius(eps: float | None) -> str:
-    if eps is None:
-        return ""
-    return f"{eps * 255:.4g}/255" if eps < 1 else f"{eps:g}"
-
-
-def _file(path: Path) -> Path:
-    return path / "checkpoint.pt" if path.is_dir() else path
+    return "" if eps is None else f"{eps * 255:.4g}/255" if eps < 1 else f"{eps:g}"

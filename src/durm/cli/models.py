@@ -6,13 +6,16 @@ import typer
 
 from durm.cli import options
 
+EXAMPLES = """
+durm models 'resnet*'
+"""
+
 
 def models(
     pattern: Annotated[str, typer.Argument(help="A part of a name, or a pattern with * and ?.")] = "",
     json: options.Json = False,
-) -> int:
+) -> None:
     """List the models that can be named: cnn, mlp, those of timm and segmentation models, as `durm models unet`."""
-    from durm.cli.display import print_json
     from durm.errors import unknown
     from durm.models import names
     from durm.models.segmentation import architectures
@@ -21,7 +24,6 @@ def models(
     if not found:
         raise unknown("model", pattern, [*names(), *architectures()])
     if json:
-        print_json(found)
+        options.print_json(found)
     else:
         typer.echo("\n".join(found))
-    return 0

@@ -12,10 +12,10 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from durm._registry import Registry
-from durm._words import some
+from durm._text import some
 from durm.data.bundle import DataBundle
 from durm.errors import InputError
 
@@ -39,23 +39,13 @@ class DataOptions:
 
 
 class Loader(Protocol):
-    """Loads one family of data sets. Its docstring's first line is what `durm data list` says of it.
+    """Loads one family of data sets. Its docstring's first line is what `durm data list` says of it."""
 
-    It is for classification, unless it has an attribute `task` that says otherwise.
-    """
-
-    __doc__: str | None
-    takes_path: bool
-    takes_image_size: bool
+    task: Literal["classification", "segmentation"] = "classification"
+    takes_path: bool = False
+    takes_image_size: bool = False
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle: ...
-
-
-@runtime_checkable
-class Sampled(Protocol):
-    """A loader that can write a tiny data set in its own format: what smoke runs and tests read."""
-
-    def write_sample(self, root: Path) -> None: ...
 
 
 @runtime_checkable
@@ -100,6 +90,8 @@ class Downloadable(Protocol):
 
 LOADERS: Registry[Loader] = Registry("data", "durm.data")
 DEFAULT_ROOT = Path("data")
+LARGEST_IMAGE_SIZE = 16_384
+"""Pixels a side: an image of that size takes 0.8 GB as bytes, and four times that as numbers."""
 
 
 def load(name: str, *, seed: int, options: DataOptions | None = None) -> DataBundle:
@@ -112,6 +104,8 @@ def load(name: str, *, seed: int, options: DataOptions | None = None) -> DataBun
     options = options or DataOptions()
     if options.image_size is not None and not loader.takes_image_size:
         raise InputError(f"image size {options.image_size}: the samples of data {name!r} have a size of their own")
+    if options.image_size is not None and options.image_size > LARGEST_IMAGE_SIZE:
+        raise InputError(f"`image_size` {options.image_size}: expected at most {LARGEST_IMAGE_SIZE} pixels")
     return loader(path, seed, options)
 
 
@@ -136,29 +130,29 @@ def find_files(name: str, options: DataOptions, layouts: Mapping[str, Sequence[s
     Raises:
         InputError: if there is none, with what is missing where, and what to do about it.
     """
+
+    def is_there(path: Path, file: str) -> bool:
+        return path.is_dir() if file.endswith("/") else path.is_file()
+
     root = root_folder(options)
-    for folder, files in layouts.items():
-        if all(_is_there(root / folder, file) for file in files):
-            return root / folder
+    missing = {
+        folder: [file for file in files if not is_there(root / folder / file, file)]
+        for folder, files in layouts.items()
+    }
+    if whole := [folder for folder in layouts if not missing[folder]]:
+        return root / whole[0]
     begun = next((folder for folder in layouts if (root / folder).is_dir()), next(iter(layouts)))
-    missing = [file for file in layouts[begun] if not _is_there(root / begun, file)]
     others = "".join(f" (or {folder}/)" for folder in layouts if folder != begun)
-    where = f"{root / begun}{others}"
-    get = f"durm data check {name} --download --data-root {shlex.quote(str(root))}"
-    downloadable = name in LOADERS.names() and isinstance(LOADERS[name], Downloadable)
-    hint = f"; to download: {get}" if downloadable else ""
+    hint = f"; to download: durm data check {name} `download` `data_root` {shlex.quote(str(root))}"
     raise InputError(
-        f"data {name!r}: {some(missing)} not found in {where}; --data-root names the folder above it{hint}"
+        f"data {name!r}: {some(missing[begun])} not found in {root / begun}{others}; `data_root` names the folder "
+        f"above it{hint if name in LOADERS.names() and isinstance(LOADERS[name], Downloadable) else ''}"
     )
 
 
 def root_folder(options: DataOptions) -> Path:
     """The folder above all published data sets."""
     return (options.root or DEFAULT_ROOT).expanduser()
-
-
-def _is_there(folder: Path, name: str) -> bool:
-    return (folder / name).is_dir() if name.endswith("/") else (folder / name).is_file()
 
 
 def download(name: str, options: DataOptions) -> None:
@@ -187,11 +181,11 @@ def torchvision_dataset(name: str) -> Any:
 
 def verify(loader: Published, folder: Path) -> list[str]:
     """The files in the folder whose checksums are not those of the published ones."""
-
-    def checksum(file: str) -> str:
-        return hashlib.md5((folder / file).read_bytes(), usedforsecurity=False).hexdigest()
-
-    return [file for file, expected in loader.checksums(folder).items() if checksum(file) != expected]
+    return [
+        file
+        for file, expected in loader.checksums(folder).items()
+        if hashlib.md5((folder / file).read_bytes(), usedforsecurity=False).hexdigest() != expected
+    ]
 
 
 def describe(loader: Loader) -> str:
@@ -199,10 +193,15 @@ def describe(loader: Loader) -> str:
     return (loader.__doc__ or "").strip().splitlines()[0]
 
 
+def base_data(name: str) -> str:
+    """The data that a name stands on: `arrays:toy.npz` of `longtail:100:arrays:toy.npz`."""
+    family, _, path = name.partition(":")
+    return base_data(path.partition(":")[2]) if family in ("longtail", "subset") else name
+
+
 def base_name(name: str) -> str:
     """The data set that a name stands on: `cifar10` of `longtail:100:cifar10`."""
-    family, _, path = name.partition(":")
-    return base_name(path.partition(":")[2]) if family in ("longtail", "subset") else family
+    return base_data(name).partition(":")[0]
 
 
 def task_of(name: str) -> str:

@@ -1,23 +1,23 @@
-"""What a data set is to the rest of the house: inputs and labels in three parts, and what a model must know of them."""
+"""What a data set is to all others: inputs and labels in three parts, and what a model must know of them."""
 
 import hashlib
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils import data
 
 from durm._random import generator
 from durm.errors import InputError
+from durm.metrics.segmentation import IGNORED as IGNORED
 
 PADDING = 0
 """The token id that fills a text up."""
 
-IGNORED = 255
-"""The mask value of pixels that do not count."""
 
-
-class Files(Protocol):
+class LazyImages(Protocol):
     """Inputs that are too large for memory, read one at a time: `files[i]` is the raw tensor of sample i.
 
     `key(i)` tells the samples apart without reading them, and is the same on every machine.
@@ -40,61 +40,39 @@ class Samples:
     uint8 of shape (3, H, W), and IGNORED where there is no label. Sizes may differ between samples; `labels` are 0.
     """
 
-    inputs: Tensor | Files
+    inputs: Tensor | LazyImages
     labels: Tensor
     domains: Tensor | None = None
-    masks: Files | None = None
+    masks: LazyImages | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def subset(self, indices: Tensor) -> "Samples":
-        inputs = self.inputs[indices] if isinstance(self.inputs, Tensor) else FileSubset(self.inputs, indices.tolist())
-        domains = None if self.domains is None else self.domains[indices]
-        masks = None if self.masks is None else FileSubset(self.masks, indices.tolist())
-        return Samples(inputs, self.labels[indices], domains, masks)
+        def chosen(values: Any) -> Any:
+            if values is None:
+                return None
+            return values[indices] if isinstance(values, Tensor) else FileSubset(values, indices.tolist())
+
+        return Samples(*map(chosen, (self.inputs, self.labels, self.domains, self.masks)))
 
 
-@dataclass(frozen=True)
-class FileSubset:
+class FileSubset(data.Subset[Tensor]):
     """Some of the files, in a given order."""
 
-    files: Files
-    indices: list[int]
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, index: int) -> Tensor:
-        return self.files[self.indices[index]]
+    dataset: Any
 
     def key(self, index: int) -> bytes:
-        return self.files.key(self.indices[index])
+        return bytes(self.dataset.key(self.indices[index]))
 
 
-@dataclass(frozen=True)
-class JoinedFiles:
+class ConcatDataset(data.ConcatDataset[Tensor]):
     """The files of several parts, one after the other."""
 
-    parts: tuple[Files, ...]
-
-    def __len__(self) -> int:
-        return sum(len(part) for part in self.parts)
-
-    def __getitem__(self, index: int) -> Tensor:
-        part, place = self._place(index)
-        return part[place]
-
     def key(self, index: int) -> bytes:
-        part, place = self._place(index)
-        return part.key(place)
-
-    def _place(self, index: int) -> tuple[Files, int]:
-        for part in self.parts:
-            if index < len(part):
-                return part, index
-            index -= len(part)
-        raise IndexError("there are fewer files")
+        part = bisect_right(self.cumulative_sizes, index)
+        files: Any = self.datasets[part]
+        return bytes(files.key(index - (self.cumulative_sizes[part - 1] if part else 0)))
 
 
 @dataclass(frozen=True)
@@ -102,8 +80,8 @@ class InputFormat:
     """The shape of one sample, and the mean and standard deviation by which raw values are normalised.
 
     Text is token ids, of which there are `vocabulary`, and is left as it is; `embedding` are the vectors of the tokens
-    that come with the data, (vocabulary, features), if there are any. Raw pixels go from 0 to `white`; it is None where
-    the values have no such range.
+    that come with the data, (vocabulary, features), if there are any. Raw pixels go from 0 to `pixel_max`; it is None
+    where the values have no such range.
     """
 
     shape: tuple[int, ...]
@@ -111,7 +89,7 @@ class InputFormat:
     std: Tensor
     vocabulary: int | None = None
     embedding: Tensor | None = None
-    white: float | None = None
+    pixel_max: float | None = None
 
     def normalise(self, raw: Tensor) -> Tensor:
         if self.vocabulary is not None:
@@ -158,11 +136,9 @@ class DataBundle:
         """A hash of the labels of all parts, of their domains, and of inputs in memory; of scenes, of their keys."""
         digest = hashlib.sha256()
         for part in (self.train, self.val, self.test):
-            digest.update(part.labels.numpy().tobytes())
-            if part.domains is not None:
-                digest.update(part.domains.numpy().tobytes())
-            if isinstance(part.inputs, Tensor):
-                digest.update(part.inputs.contiguous().numpy().tobytes())
+            for values in (part.labels, part.domains, part.inputs):
+                if isinstance(values, Tensor):
+                    digest.update(values.contiguous().numpy().tobytes())
             if part.masks is not None:
                 for key in sample_keys(part):
                     digest.update(key)
@@ -192,18 +168,14 @@ def split_by_seed(samples: Samples, share: float, seed: int, purpose: str) -> tu
 
 def joined(*parts: Samples) -> Samples:
     """The samples of several parts of one data set, one after the other."""
-    tensors = [part.inputs for part in parts if isinstance(part.inputs, Tensor)]
-    files = [part.inputs for part in parts if not isinstance(part.inputs, Tensor)]
-    domains = [part.domains for part in parts if part.domains is not None]
-    masks = [part.masks for part in parts if part.masks is not None]
-    assert len(parts) in (len(tensors), len(files))
-    assert {len(domains), len(masks)} <= {0, len(parts)}
-    return Samples(
-        torch.cat(tensors) if tensors else JoinedFiles(tuple(files)),
-        torch.cat([part.labels for part in parts]),
-        torch.cat(domains) if domains else None,
-        JoinedFiles(tuple(masks)) if masks else None,
-    )
+
+    def together(values: tuple[Any, ...]) -> Any:
+        if values[0] is None:
+            return None
+        return torch.cat(values) if isinstance(values[0], Tensor) else ConcatDataset(values)
+
+    columns = zip(*((part.inputs, part.labels, part.domains, part.masks) for part in parts), strict=True)
+    return Samples(*map(together, columns))
 
 
 def sample_keys(samples: Samples) -> list[bytes]:
@@ -224,23 +196,24 @@ def sample_keys(samples: Samples) -> list[bytes]:
     return [f"{domain}/".encode() + key for domain, key in zip(samples.domains.tolist(), keys, strict=True)]
 
 
-def split_parts(parts: dict[str, Samples], seed: int, things: str) -> tuple[dict[str, Samples], list[str]]:
-    """Training, validation and test parts of what a user gave, and notes of what was split off by seed."""
+def split_parts(
+    parts: dict[str, Samples], seed: int, things: str, validation: float = 0.1
+) -> tuple[dict[str, Samples], list[str]]:
+    """Training, validation and test parts, and notes of what was split off by seed because it was not there."""
     parts, notes = dict(parts), []
     of_each_class = "" if parts["train"].masks is not None else " of each class"
-    if "test" not in parts and "val" in parts:
-        parts["test"] = parts.pop("val")
-        notes.append("there is no test/: val/ is the test set")
     if "test" not in parts:
         parts["train"], parts["test"] = split_by_seed(parts["train"], 0.2, seed, "test")
         notes.append(f"20 %{of_each_class or f' of the {things}'} are the test set, by seed")
     if "val" not in parts:
-        parts["train"], parts["val"] = split_by_seed(parts["train"], 0.1, seed, "val")
-        notes.append(f"10 % of the training {things}{of_each_class} are the validation set, by seed")
+        parts["train"], parts["val"] = split_by_seed(parts["train"], validation, seed, "val")
+        notes.append(
+            f"{100 * validation:.0f} % of the training {things}{of_each_class} are the validation set, by seed"
+        )
     return parts, notes
 
 
-def measure(inputs: Tensor, white: float | None = None) -> InputFormat:
+def measure(inputs: Tensor, pixel_max: float | None = None) -> InputFormat:
     """The format of inputs in memory: mean and standard deviation per channel of images, per feature of flat inputs.
 
     White is 255 for images of bytes unless it is given, and 1 for images of fractions between 0 and 1.
@@ -248,7 +221,7 @@ def measure(inputs: Tensor, white: float | None = None) -> InputFormat:
     axes = (0, 2, 3) if inputs.ndim == 4 else (0,)
     values = inputs.float()
     mean, std = values.mean(axes, keepdim=True)[0], values.std(axes, keepdim=True)[0]
-    if white is None and inputs.ndim == 4:
+    if pixel_max is None and inputs.ndim == 4:
         fractions = inputs.is_floating_point() and inputs.min() >= 0 and inputs.max() <= 1
-        white = 255.0 if inputs.dtype == torch.uint8 else 1.0 if fractions else None
-    return InputFormat(tuple(inputs.shape[1:]), mean, torch.where(std > 0, std, 1.0), white=white)
+        pixel_max = 255.0 if inputs.dtype == torch.uint8 else 1.0 if fractions else None
+    return InputFormat(tuple(inputs.shape[1:]), mean, torch.where(std > 0, std, 1.0), pixel_max=pixel_max)

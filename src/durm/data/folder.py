@@ -4,30 +4,33 @@ from functools import lru_cache
 from pathlib import Path
 
 from durm.data import LOADERS, DataOptions
-from durm.data.bundle import DataBundle, split_parts
-from durm.data.pictures import MEMORY_LIMIT, Pictures, check_parts, measure_pictures, read_pictures
+from durm.data.bundle import DataBundle
+from durm.data.image_files import read_pictures
+from durm.data.reading import FileLoader, Members, ReadData, check_parts
 from durm.errors import InputError
 
 
-class Folder:
+class Folder(FileLoader):
     """Class folders of images or sounds (folder/class/file), with train/, val/, test/ above them or split by seed."""
 
     takes_path = True
     takes_image_size = True
+    augment = "crop-flip"
+
+    def is_read(self, name: str, is_folder: bool) -> bool:
+        return is_folder
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
-        root = Path(path).expanduser()
-        if _holds_sounds(root):
-            from durm.data.audio import SoundFolder
+        if _holds_sounds(self.source(path, options)):
+            return LOADERS["audio"](path, seed, options)
+        return super().__call__(path, seed, options)
 
-            return SoundFolder()(path, seed, options)
-        read = _read(root, options.image_size, options.skip_bad, MEMORY_LIMIT)
-        parts, notes = split_parts(read.parts, seed, "images")
-        train, val, test = (parts[part] for part in ("train", "val", "test"))
-        return DataBundle(
-            train, val, test, len(read.classes), read.classes, measure_pictures(train.inputs),
-            augment="crop-flip", notes=[*read.notes, *notes],
-        )  # fmt: skip
+    def read(self, source: Path, options: DataOptions) -> ReadData:
+        parts, classes = scan(source)
+        where = f"data 'folder:{source}'"
+        read = read_pictures(where, source, parts, classes, options.image_size, options.skip_bad)
+        check_parts(where, read.parts, classes, "images")
+        return read
 
 
 @lru_cache(maxsize=2)
@@ -37,22 +40,11 @@ def _holds_sounds(root: Path) -> bool:
     return all(is_sound(file) for part in scan(root)[0].values() for file, _ in part)
 
 
-@lru_cache(maxsize=2)
-def _read(root: Path, image_size: int | None, skip_bad: bool, memory_limit: int) -> Pictures:
-    """Everything about the folder that does not depend on the seed. Kept: every trial of a study asks for it."""
-    parts, classes = scan(root)
-    where = f"data 'folder:{root}'"
-    return check_parts(where, read_pictures(where, root, parts, classes, image_size, skip_bad, memory_limit))
-
-
-def scan(root: Path, family: str = "folder") -> tuple[dict[str, list[tuple[Path, int]]], list[str]]:
+def scan(root: Path, family: str = "folder") -> tuple[Members, list[str]]:
     """The files of each part with their labels, and the class names; `train` holds all where there are no parts."""
     where = f"data '{family}:{root}'"
     things = "images" if family == "folder" else "sounds"
-    if not root.exists():
-        raise InputError(f"{where}: there is no such folder")
-    if not root.is_dir():
-        raise InputError(f"{where} is a file; expected a folder that has a folder for each class")
+    check_folder(where, root, "a folder that has a folder for each class")
     folders = folders_in(root)
     tops = {name: root / name for name in ("train", "val", "test") if root / name in folders}
     if tops and len(tops) == len(folders) and "train" not in tops:
@@ -68,13 +60,16 @@ def scan(root: Path, family: str = "folder") -> tuple[dict[str, list[tuple[Path,
     return parts, classes
 
 
+def check_folder(where: str, root: Path, expected: str) -> None:
+    if not root.exists():
+        raise InputError(f"{where}: there is no such folder")
+    if not root.is_dir():
+        raise InputError(f"{where} is a file; expected {expected}")
+
+
 def labelled_files(top: Path, classes: list[str]) -> list[tuple[Path, int]]:
     """The files in the class folders there, at any depth, with the numbers of their classes."""
-    return [
-        (path, classes.index(folder.name))
-        for folder in folders_in(top)
-        for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path, folder))
-    ]
+    return [(path, classes.index(folder.name)) for folder in folders_in(top) for path in files_below(folder)]
 
 
 def folders_in(root: Path) -> list[Path]:
@@ -82,8 +77,10 @@ def folders_in(root: Path) -> list[Path]:
     return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _hidden(path: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(root).parts)
+def files_below(folder: Path) -> list[Path]:
+    """At any depth, without those that are hidden or in hidden folders."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in paths if not any(part[0] == "." for part in path.relative_to(folder).parts))
 
 
 LOADERS.register("folder")(Folder())

@@ -12,19 +12,19 @@
 import gzip
 import math
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from abc import abstractmethod
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
-from durm.data import LOADERS, DataOptions, find_files, root_folder, torchvision_dataset
-from durm.data.bundle import DataBundle, Samples, measure, split_by_seed
-from durm.data.pictures import MEMORY_LIMIT, Pictures, check_parts, measure_pictures, read_pictures
+from durm.data import LOADERS, DataOptions, find_files, reading, root_folder, torchvision_dataset
+from durm.data.bundle import Samples
+from durm.data.image_files import ImageFiles, check_measurable, read_pictures, to_tensor
+from durm.data.reading import Members, PublishedFiles, ReadData, TorchvisionFiles, check_parts, check_range, read_names
 from durm.errors import InputError
 
 PHOTOGRAPH_SIZE = 224
@@ -32,138 +32,78 @@ PHOTOGRAPH_SIZE = 224
 
 CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
-Members = dict[str, list[tuple[Path, int]]]
 
+class Photographs(PublishedFiles):
+    """A data set of one file for each image. `peek`: open them beforehand also if they are not kept in memory."""
 
-class Photographs(ABC):
-    """What the data sets of one file for each image have in common.
-
-    `validation` is the share of the training images that is split off where no validation part is published; `peek`
-    says whether files that are not kept in memory are opened beforehand.
-    """
-
-    takes_path = False
     takes_image_size = True
-
-    name: str
-    published: tuple[int, int, int]
-    validation = 0.1
+    augment = "crop-flip"
     peek = True
-
-    @abstractmethod
-    def find(self, options: DataOptions) -> Path: ...
-
-    def checksums(self, folder: Path) -> dict[str, str]:
-        """None: only the archives have them."""
-        return {}
 
     @abstractmethod
     def members(self, folder: Path) -> tuple[Members, list[str]]:
         """The files of each part with their labels, and the names of the classes."""
 
-    def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
-        size = options.image_size or PHOTOGRAPH_SIZE
-        read = _photographs(self, self.find(options), size, options.skip_bad, MEMORY_LIMIT)
-        train, val, notes = read.parts["train"], read.parts.get("val"), list(read.notes)
-        if val is None:
-            train, val = split_by_seed(train, self.validation, seed, "val")
-            notes.append(_split_note(self.validation))
-        return DataBundle(
-            train, val, read.parts["test"], len(read.classes), read.classes, measure_pictures(train.inputs),
-            augment="crop-flip", notes=notes,
-        )  # fmt: skip
+    def read(self, source: Path, options: DataOptions) -> ReadData:
+        parts, classes = self.members(source)
+        where, size = f"data {self.name!r}", options.image_size or PHOTOGRAPH_SIZE
+        read = read_pictures(where, source, parts, classes, size, options.skip_bad, peek=self.peek)
+        check_parts(where, read.parts, classes, "images")
+        return read
 
 
-@lru_cache(maxsize=2)
-def _photographs(loader: Photographs, folder: Path, size: int, skip_bad: bool, memory_limit: int) -> Pictures:
-    parts, classes = loader.members(folder)
-    where = f"data {loader.name!r}"
-    read = read_pictures(where, folder, parts, classes, size, skip_bad, memory_limit, peek=loader.peek)
-    return check_parts(where, read)
-
-
-def _split_note(share: float) -> str:
-    return f"{share:.0%} of the training images of each class are the validation set, by seed".replace("%", " %", 1)
-
-
-class OxfordPet(Photographs):
+class OxfordPet(Photographs, TorchvisionFiles):
     """Oxford-IIIT Pet: 7,349 photographs of 37 breeds of cats and dogs; oxford-iiit-pet/."""
 
     name = "oxford-pet"
     published = (3680, 3669, 37)
-    folder = "oxford-iiit-pet"
-    lists = ("trainval.txt", "test.txt")
-
-    def find(self, options: DataOptions) -> Path:
-        files = ["images/", *(f"annotations/{file}" for file in self.lists)]
-        return find_files(self.name, options, {self.folder: files})
-
-    def download(self, root: Path) -> None:
-        torchvision_dataset("OxfordIIITPet")(root, download=True)
+    torchvision = "OxfordIIITPet"
+    folders = ("oxford-iiit-pet",)
+    needed = ("images/", "annotations/trainval.txt", "annotations/test.txt")
 
     def members(self, folder: Path) -> tuple[Members, list[str]]:
         """A line is the file's stem, the breed from 1 to 37, the species and the breed within the species."""
         names: dict[int, str] = {}
         parts: Members = {}
-        for part, file in zip(("train", "test"), self.lists, strict=True):
+        for part, file in (("train", "trainval.txt"), ("test", "test.txt")):
             path = folder / "annotations" / file
             parts[part] = []
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
                 if not line.strip():
                     continue
                 stem, label, *_ = (*line.split(), "")
-                if label not in _BREEDS:
+                if label not in map(str, range(1, 38)):
                     raise InputError(f"{path}, line {number} is {line!r}; expected a file and a breed from 1 to 37")
                 names[int(label) - 1] = stem.rpartition("_")[0].replace("_", " ").title()
                 parts[part].append((folder / "images" / f"{stem}.jpg", int(label) - 1))
-        if len(names) != len(_BREEDS):
+        if len(names) != 37:
             raise InputError(f"data {self.name!r}: {folder / 'annotations'} names {len(names)} breeds; expected 37")
         _check_files(self.name, folder, parts)
-        return parts, [names[label] for label in range(len(_BREEDS))]
-
-    def write_sample(self, root: Path) -> None:
-        """Four training images and a test image of 16 × 16 pixels of every breed."""
-        folder = root / self.folder
-        (folder / "annotations").mkdir(parents=True, exist_ok=True)
-        stems = [f"Breed_{label:02}_{number}" for number in range(1, 6) for label in range(1, 38)]
-        labels = [label for _ in range(5) for label in range(1, 38)]
-        images = coloured_noise([label - 1 for label in labels], 16, 3)
-        write_pictures([folder / "images" / f"{stem}.jpg" for stem in stems], images)
-        lines = [f"{stem} {label} 1 {label}" for stem, label in zip(stems, labels, strict=True)]
-        for file, part in zip(self.lists, (lines[37:], lines[:37]), strict=True):
-            (folder / "annotations" / file).write_text("\n".join(part) + "\n")
+        return parts, [names[label] for label in range(37)]
 
 
-_BREEDS = [str(label) for label in range(1, 38)]
-
-
-class Flowers102(Photographs):
+class Flowers102(Photographs, TorchvisionFiles):
     """Flowers-102: 8,189 photographs of 102 kinds of flowers, most of them for testing; flowers-102/."""
 
     name = "flowers102"
     published = (2040, 6149, 102)
-    folder = "flowers-102"
-    sets = (("train", "trnid"), ("val", "valid"), ("test", "tstid"))
-
-    def find(self, options: DataOptions) -> Path:
-        return find_files(self.name, options, {self.folder: ["jpg/", "imagelabels.mat", "setid.mat"]})
+    torchvision = "Flowers102"
+    folders = ("flowers-102",)
+    needed = ("jpg/", "imagelabels.mat", "setid.mat")
 
     def checksums(self, folder: Path) -> dict[str, str]:
         """Of the labels and the parts. Of the images only the archive has one."""
         known = torchvision_dataset("Flowers102")._file_dict
         return dict(known[file] for file in ("label", "setid"))
 
-    def download(self, root: Path) -> None:
-        torchvision_dataset("Flowers102")(root, download=True)
-
     def members(self, folder: Path) -> tuple[Members, list[str]]:
         """Images are numbered from 1; `labels` has the kind of each, from 1 to 102, and `setid` those of each part."""
         labels = _matrix(folder / "imagelabels.mat", "labels")
-        _check_range(folder / "imagelabels.mat", "label", labels, 1, 102)
+        check_range(folder / "imagelabels.mat", "label", labels, 1, 102)
         parts: Members = {}
-        for part, key in self.sets:
+        for part, key in (("train", "trnid"), ("val", "valid"), ("test", "tstid")):
             numbers = _matrix(folder / "setid.mat", key)
-            _check_range(folder / "setid.mat", f"{key} image", numbers, 1, len(labels))
+            check_range(folder / "setid.mat", f"{key} image", numbers, 1, len(labels))
             parts[part] = [
                 (folder / "jpg" / f"image_{number:05}.jpg", int(labels[number - 1]) - 1) for number in numbers.tolist()
             ]
@@ -171,20 +111,8 @@ class Flowers102(Photographs):
         names = getattr(torchvision_dataset("Flowers102"), "classes", None)  # older versions have none
         return parts, list(names) if names else [f"flower {label}" for label in range(1, 103)]
 
-    def write_sample(self, root: Path) -> None:
-        """Two training images, a validation image and a test image of 12 × 12 pixels of every kind."""
-        from scipy.io import savemat
 
-        folder = root / self.folder
-        labels = np.tile(np.arange(1, 103), 4)
-        numbers = np.arange(1, len(labels) + 1)
-        write_pictures([folder / "jpg" / f"image_{n:05}.jpg" for n in numbers], coloured_noise(labels - 1, 12, 3))
-        savemat(folder / "imagelabels.mat", {"labels": labels[None]})
-        parts = {"trnid": numbers[:204], "valid": numbers[204:306], "tstid": numbers[306:]}
-        savemat(folder / "setid.mat", {name: part[None] for name, part in parts.items()})
-
-
-def _matrix(path: Path, key: str) -> np.ndarray:
+def _matrix(path: Path, key: str) -> Tensor:
     """The whole numbers of that name in a file of Matlab's."""
     from scipy.io import loadmat
 
@@ -195,7 +123,7 @@ def _matrix(path: Path, key: str) -> np.ndarray:
         raise InputError(f"{path} cannot be read as Matlab's numbers {key!r}: {reason}") from None
     if not len(values):
         raise InputError(f"{path}: {key!r} is empty")
-    return values
+    return torch.from_numpy(values)
 
 
 def _check_files(name: str, folder: Path, parts: Members) -> None:
@@ -211,9 +139,8 @@ class ImageNet(Photographs):
     published = (1_281_167, 50_000, 1000)
     validation = 0.01
     peek = False
-
-    def find(self, options: DataOptions) -> Path:
-        return find_files(self.name, options, {"imagenet": ["train/", "val/"]})
+    folders = ("imagenet",)
+    needed = ("train/", "val/")
 
     def members(self, folder: Path) -> tuple[Members, list[str]]:
         """The published validation images are the test set: the labels of the true one are secret."""
@@ -228,177 +155,101 @@ class ImageNet(Photographs):
         parts = {"train": train.samples, "test": test.samples}
         return {name: [(Path(path), label) for path, label in part] for name, part in parts.items()}, train.classes
 
-    def write_sample(self, root: Path) -> None:
-        """Six training and two test images of 16 × 16 pixels of three classes."""
-        wnids = ("n01440764", "n01443537", "n01484850")
-        for part, each in (("train", 6), ("val", 2)):
-            labels = list(range(3)) * each
-            paths = [root / self.name / part / wnids[label] / f"{i}.JPEG" for i, label in enumerate(labels)]
-            write_pictures(paths, coloured_noise(labels, 16, 3))
 
-
-class Stl10:
+class Stl10(TorchvisionFiles):
     """STL-10: 13,000 photographs of 96 × 96 pixels, 10 classes; stl10_binary/."""
 
-    takes_path = False
     takes_image_size = True
-
+    augment = "crop-flip"
     name = "stl10"
+    torchvision = "STL10"
     published = (5000, 8000, 10)
-    folder = "stl10_binary"
     files = ("train_X.bin", "train_y.bin", "test_X.bin", "test_y.bin")
-    size = 96
-
-    def find(self, options: DataOptions) -> Path:
-        return find_files(self.name, options, {self.folder: [*self.files, "class_names.txt"]})
+    folders = ("stl10_binary",)
+    needed = (*files, "class_names.txt")
+    side = 96
 
     def checksums(self, folder: Path) -> dict[str, str]:
         known = torchvision_dataset("STL10")
         return {file: md5 for file, md5 in (*known.train_list, *known.test_list) if file in self.files}
 
-    def download(self, root: Path) -> None:
-        torchvision_dataset("STL10")(root, download=True)
+    def read(self, source: Path, options: DataOptions) -> ReadData:
+        names = read_names(source / "class_names.txt")
+        if len(names) != 10:
+            raise InputError(f"{source / 'class_names.txt'} names {len(names)} classes; expected 10")
+        parts = {part: self.part(source, part) for part in ("train", "test")}
+        size = options.image_size or self.side
+        if size != self.side:
+            check_measurable(f"data {self.name!r}", sum(map(len, parts.values())), size)
+            kept = sum(map(len, parts.values())) * 3 * size * size <= reading.MEMORY_LIMIT
+            for name, part in parts.items():
+                scaled = ImageFiles(part.inputs, partial(_scale, size=size), _bytes)  # type: ignore[arg-type]
+                inputs = torch.stack([scaled[index] for index in range(len(part))]) if kept else scaled
+                parts[name] = Samples(inputs, part.labels)
+        return ReadData(parts, names)
 
-    def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
-        learn, test, names = _stl10(self.find(options), options.image_size or self.size, MEMORY_LIMIT)
-        train, val = split_by_seed(learn, 0.1, seed, "val")
-        return DataBundle(
-            train, val, test, len(names), names, measure_pictures(train.inputs),
-            augment="crop-flip", notes=[_split_note(0.1)],
-        )  # fmt: skip
-
-    def write_sample(self, root: Path) -> None:
-        """Six training and two test images of every class."""
-        folder = root / self.folder
-        folder.mkdir(parents=True, exist_ok=True)
-        for part, each in (("train", 6), ("test", 2)):
-            labels = np.tile(np.arange(10), each)
-            coloured_noise(labels, self.size, 3).transpose(0, 3, 2, 1).tofile(folder / f"{part}_X.bin")
-            (labels + 1).astype(np.uint8).tofile(folder / f"{part}_y.bin")
-        (folder / "class_names.txt").write_text("\n".join(f"class{label}" for label in range(10)) + "\n")
-
-
-@lru_cache(maxsize=1)
-def _stl10(folder: Path, size: int, memory_limit: int) -> tuple[Samples, Samples, list[str]]:
-    lines = (folder / "class_names.txt").read_text(errors="replace").splitlines()
-    names = [line.strip() for line in lines if line.strip()]
-    if len(names) != 10:
-        raise InputError(f"{folder / 'class_names.txt'} names {len(names)} classes; expected 10")
-    train, test = (_stl10_part(folder, part) for part in ("train", "test"))
-    if size != Stl10.size:
-        in_memory = (len(train) + len(test)) * 3 * size * size <= memory_limit
-        train, test = (_scaled(part, size, in_memory) for part in (train, test))
-    return train, test, names
+    def part(self, folder: Path, part: str) -> Samples:
+        """An image is its three channels, each column by column; labels count from 1."""
+        path, labels_path, size = folder / f"{part}_X.bin", folder / f"{part}_y.bin", 3 * self.side**2
+        content, labels = (torch.from_numpy(np.fromfile(file, np.uint8)) for file in (path, labels_path))
+        if len(content) == 0 or len(content) % size:
+            raise InputError(f"{path} has {len(content)} bytes, no multiple of {size}")
+        images = content.view(-1, 3, self.side, self.side).transpose(2, 3).contiguous()
+        return _labelled(images, labels_path, labels, first=1)
 
 
-def _stl10_part(folder: Path, part: str) -> Samples:
-    """An image is its three channels, each column by column; labels count from 1."""
-    side, images_file, labels_file = Stl10.size, folder / f"{part}_X.bin", folder / f"{part}_y.bin"
-    content, labels = np.fromfile(images_file, np.uint8), np.fromfile(labels_file, np.uint8)
-    if len(content) == 0 or len(content) % (3 * side * side):
-        raise InputError(f"{images_file} has {len(content)} bytes, no multiple of {3 * side * side}")
-    images = content.reshape(-1, 3, side, side)
+def _labelled(images: Tensor, path: Path, labels: Tensor, first: int) -> Samples:
+    """Samples of ten classes, whose labels in that file count from `first`."""
     if len(labels) != len(images):
-        raise InputError(f"{labels_file} has {len(labels)} labels; expected {len(images)}, as there are images")
-    _check_range(labels_file, "label", labels, 1, 10)
-    upright = torch.from_numpy(images).transpose(2, 3).contiguous()
-    return Samples(upright, torch.from_numpy(labels.astype(np.int64) - 1))
+        raise InputError(f"{path} has {len(labels)} labels; expected {len(images)}, as there are images")
+    check_range(path, "label", labels, first, first + 9)
+    return Samples(images, labels.long() - first)
 
 
-def _scaled(samples: Samples, size: int, in_memory: bool) -> Samples:
-    assert isinstance(samples.inputs, Tensor)
-    images = ScaledImages(samples.inputs, size)
-    if not in_memory:
-        return Samples(images, samples.labels)
-    kept = torch.empty((len(images), 3, size, size), dtype=torch.uint8)
-    for index in range(len(images)):
-        kept[index] = images[index]
-    return Samples(kept, samples.labels)
+def _scale(image: Tensor, size: int) -> Tensor:
+    picture = Image.fromarray(image.permute(1, 2, 0).numpy())
+    return to_tensor(picture.resize((size, size), Image.Resampling.BILINEAR))
 
 
-@dataclass(frozen=True)
-class ScaledImages:
-    """Square images in memory, scaled when asked for: uint8 of shape (3, size, size)."""
-
-    images: Tensor
-    size: int
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def key(self, index: int) -> bytes:
-        return self.images[index].contiguous().numpy().tobytes()
-
-    def __getitem__(self, index: int) -> Tensor:
-        from PIL import Image
-
-        picture = Image.fromarray(self.images[index].permute(1, 2, 0).numpy())
-        scaled = picture.resize((self.size, self.size), Image.Resampling.BILINEAR)
-        return torch.from_numpy(np.array(scaled)).permute(2, 0, 1).contiguous()
+def _bytes(image: Tensor) -> bytes:
+    return image.contiguous().numpy().tobytes()
 
 
-class FashionMnist:
+class FashionMnist(TorchvisionFiles):
     """Fashion-MNIST: 70,000 grey images of clothes, 28 × 28 pixels, 10 classes; FashionMNIST/raw/."""
 
-    takes_path = False
-    takes_image_size = False
-
     name = "fashion-mnist"
+    torchvision = "FashionMNIST"
     published = (60_000, 10_000, 10)
     folder = "FashionMNIST/raw"
     files = tuple(f"{part}-{content}-ubyte" for part in ("train", "t10k") for content in ("images-idx3", "labels-idx1"))
 
     def find(self, options: DataOptions) -> Path:
         folder = root_folder(options) / self.folder
-        return find_files(self.name, options, {self.folder: [self.packed(folder, file) for file in self.files]})
+        return find_files(self.name, options, {self.folder: [self.packed(folder, file).name for file in self.files]})
 
-    def packed(self, folder: Path, file: str) -> str:
-        """The name under which the file lies there: with .gz if it does, because these have the known checksums."""
-        return f"{file}.gz" if (folder / f"{file}.gz").is_file() else file
+    def packed(self, folder: Path, file: str) -> Path:
+        """Where the file is: with .gz if there is one, because these have the known checksums."""
+        return packed if (packed := folder / f"{file}.gz").is_file() else folder / file
 
     def checksums(self, folder: Path) -> dict[str, str]:
         """Of the packed files, if they are there."""
         known = torchvision_dataset("FashionMNIST").resources
         return {file: md5 for file, md5 in known if (folder / file).is_file()}
 
-    def download(self, root: Path) -> None:
-        torchvision_dataset("FashionMNIST")(root, download=True)
-
-    def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
-        folder = self.find(options)
-        learn, test = _fashion_mnist(*(folder / self.packed(folder, file) for file in self.files))
-        train, val = split_by_seed(learn, 0.1, seed, "val")
-        assert isinstance(train.inputs, Tensor)
-        return DataBundle(train, val, test, 10, list(CLOTHES), measure(train.inputs), notes=[_split_note(0.1)])
-
-    def write_sample(self, root: Path) -> None:
-        """Six training and two test images of every class, packed."""
-        folder = root / self.folder
-        folder.mkdir(parents=True, exist_ok=True)
-        for part, each in (("train", 6), ("t10k", 2)):
-            labels = np.tile(np.arange(10, dtype=np.uint8), each)
-            for content, values in (("images-idx3", coloured_noise(labels, 28, 1)[..., 0]), ("labels-idx1", labels)):
-                header = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes()
-                (folder / f"{part}-{content}-ubyte.gz").write_bytes(gzip.compress(header + values.tobytes(), mtime=0))
-
-
-@lru_cache(maxsize=1)
-def _fashion_mnist(*paths: Path) -> tuple[Samples, Samples]:
-    train_images, train_labels, test_images, test_labels = paths
-    return _grey_part(train_images, train_labels), _grey_part(test_images, test_labels)
+    def read(self, source: Path, options: DataOptions) -> ReadData:
+        paths = [self.packed(source, file) for file in self.files]
+        return ReadData({"train": _grey_part(*paths[:2]), "test": _grey_part(*paths[2:])}, list(CLOTHES))
 
 
 def _grey_part(images_file: Path, labels_file: Path) -> Samples:
     images, labels = _idx(images_file, 3), _idx(labels_file, 1)
     if images.shape[1:] != (28, 28) or len(images) == 0:
-        raise InputError(f"{images_file} has the shape {images.shape}; expected images of 28 × 28 pixels")
-    if len(labels) != len(images):
-        raise InputError(f"{labels_file} has {len(labels)} labels; expected {len(images)}, as there are images")
-    _check_range(labels_file, "label", labels, 0, 9)
-    return Samples(torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels.astype(np.int64)))
+        raise InputError(f"{images_file} has the shape {tuple(images.shape)}; expected images of 28 × 28 pixels")
+    return _labelled(images.unsqueeze(1), labels_file, labels, first=0)
 
 
-def _idx(path: Path, dimensions: int) -> np.ndarray:
+def _idx(path: Path, dimensions: int) -> Tensor:
     """The bytes in an IDX file: 0, 0, 8 for bytes, the number of dimensions; each of them in four bytes; the values."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -410,38 +261,8 @@ def _idx(path: Path, dimensions: int) -> np.ndarray:
     shape = np.frombuffer(content, ">u4", dimensions, 4).tolist()
     if len(content) - start != math.prod(shape):
         raise InputError(f"{path} has {len(content) - start} values; expected {' × '.join(map(str, shape))}")
-    values: np.ndarray = np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
-    return values
+    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy())
 
 
-def _check_range(path: Path, what: str, values: np.ndarray, first: int, last: int) -> None:
-    wrong = values[(values < first) | (values > last)]
-    if len(wrong):
-        raise InputError(f"{path} has the {what} {wrong[0]}; expected {first} … {last}")
-
-
-def coloured_noise(labels: Sequence[int] | np.ndarray, side: int, channels: int) -> np.ndarray:
-    """Images for samples, of shape (N, side, side, channels): noise around a colour of the class.
-
-    Colours depend on the number of classes alone, noise on that of the images: two parts of a data set differ in it.
-    """
-    colours = np.random.default_rng(0).integers(0, 256, (max(labels) + 1, 1, 1, channels))
-    noise = np.random.default_rng(len(labels)).integers(-40, 40, (len(labels), side, side, channels))
-    images: np.ndarray = (colours[labels] + noise).clip(0, 255).astype(np.uint8)
-    return images
-
-
-def write_pictures(paths: Sequence[Path], images: np.ndarray) -> None:
-    from PIL import Image
-
-    for folder in {path.parent for path in paths}:
-        folder.mkdir(parents=True, exist_ok=True)
-    for path, image in zip(paths, images, strict=True):
-        Image.fromarray(image).save(path)
-
-
-LOADERS.register("stl10")(Stl10())
-LOADERS.register("oxford-pet")(OxfordPet())
-LOADERS.register("flowers102")(Flowers102())
-LOADERS.register("imagenet")(ImageNet())
-LOADERS.register("fashion-mnist")(FashionMnist())
+for loader in (Stl10(), OxfordPet(), Flowers102(), ImageNet(), FashionMnist()):
+    LOADERS.register(loader.name)(loader)

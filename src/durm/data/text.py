@@ -8,16 +8,17 @@ brings a tokenizer of its own instead.
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from durm.data import LOADERS, DataOptions, find_files
-from durm.data.bundle import PADDING, DataBundle, InputFormat, Samples, split_by_seed
+from durm.data import LOADERS, DataOptions, Loader
+from durm.data.bundle import PADDING, DataBundle, InputFormat, Samples, split_parts
+from durm.data.npz import read_npz
+from durm.data.reading import PublishedFiles, ReadData, check_parts
 from durm.errors import InputError
 
 UNKNOWN = 1
@@ -26,97 +27,67 @@ MOST_TOKENS, MOST_WORDS = 256, 20_000
 _TOKENS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|[^\w\s]")
 """A Chinese, Japanese or Korean character, a word, or a mark."""
 
-Labelled = tuple[list[str], list[int]]
+Encoder = tuple[Callable[[Sequence[str]], torch.Tensor], int]
+"""Texts → token ids (N, length), and how many tokens there are."""
 
 
-class ThucNews:
+class ThucNews(PublishedFiles):
     """THUCNews: Chinese news titles, 10 classes; THUCNews/data/{train,dev,test,class}.txt, by character."""
 
-    takes_path = False
-    takes_image_size = False
-
-    files = ("train.txt", "dev.txt", "test.txt", "class.txt")
+    name = "thucnews"
     published = (190_000, 10_000, 10)
+    folders = ("THUCNews/data",)
+    needed = ("train.txt", "dev.txt", "test.txt", "class.txt")
 
-    def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
-        return _thucnews(self.find(options), options.tokenizer)
-
-    def find(self, options: DataOptions) -> Path:
-        return find_files("thucnews", options, {"THUCNews/data": self.files})
-
-    def checksums(self, folder: Path) -> dict[str, str]:
-        """None are published."""
-        return {}
-
-    def write_sample(self, root: Path) -> None:
-        """Titles of a few characters, most of them the class's own."""
-        random = np.random.default_rng(0)
-        folder = root / "THUCNews" / "data"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "class.txt").write_text("\n".join(f"class{label}" for label in range(10)) + "\n", encoding="utf-8")
-        for name, each in (("train", 8), ("dev", 2), ("test", 2)):
-            lines = []
-            for label in list(range(10)) * each:
-                characters = 0x4E00 + 20 * label + random.integers(0, 20, 12)
-                lines.append("".join(map(chr, characters)) + f"\t{label}")
-            (folder / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def _thucnews(folder: Path, tokenizer: str | None) -> DataBundle:
-    names = [line.strip() for line in _lines(folder / "class.txt")]
-    parts = {part: _titles(folder / f"{part}.txt", len(names)) for part in ("train", "dev", "test")}
-    embedding = None
-    notes = []
-    if tokenizer is not None:
-        encode, vocabulary = _huggingface(tokenizer, TITLE_LENGTH)
-    else:
-        given = folder / "vocab.txt"
-        if given.is_file():
+    def read(self, source: Path, options: DataOptions) -> ReadData:
+        names = [line.strip() for line in _lines(source / "class.txt")]
+        files = {"train": "train.txt", "val": "dev.txt", "test": "test.txt"}
+        titles = {part: _titles(source / file, len(names)) for part, file in files.items()}
+        given, embedding, notes = source / "vocab.txt", None, []
+        if options.tokenizer is not None:
+            encode, vocabulary = _huggingface(options.tokenizer, TITLE_LENGTH)
+        elif given.is_file():
             tokens = [line for line in given.read_text(encoding="utf-8").split("\n") if line]
-            embedding = _embedding(folder, tokens)
+            encode, vocabulary = _encoder(tokens, list, TITLE_LENGTH)
+            embedding = _embedding(source, tokens)
             notes.append("the vocabulary is that of vocab.txt")
         else:
-            tokens = _vocabulary(list(title) for title in parts["train"][0])
-        encode, vocabulary = _encoder(tokens, list, TITLE_LENGTH), len(_ids(tokens))
-    train, val, test = (_samples(encode, texts, labels) for texts, labels in parts.values())
-    return DataBundle(
-        train, val, test, len(names), names, _format(TITLE_LENGTH, vocabulary, embedding), notes=notes
-    )  # fmt: skip
+            encode, vocabulary = _encoder(_vocabulary(titles["train"][0]), list, TITLE_LENGTH)
+        parts = {part: Samples(encode(texts), torch.tensor(labels)) for part, (texts, labels) in titles.items()}
+        format = InputFormat((TITLE_LENGTH,), torch.zeros(1), torch.ones(1), vocabulary, embedding)
+        return ReadData(parts, names, notes, format)
 
 
-class Csv:
+class Csv(Loader):
     """Text of one's own: a CSV file with the columns text and label, and split (train, val, test) if there is one."""
 
     takes_path = True
-    takes_image_size = False
+
+    def source(self, path: str, options: DataOptions) -> Path:
+        return Path(path).expanduser()
+
+    def is_read(self, name: str, is_folder: bool) -> bool:
+        return True
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
-        parts, names = _rows(Path(path).expanduser())
-        notes = []
-        if "test" not in parts:
-            parts["train"], parts["test"] = _split(parts["train"], 0.2, seed, "test")
-            notes.append("20 % of each class are the test set, by seed")
-        if "val" not in parts:
-            parts["train"], parts["val"] = _split(parts["train"], 0.1, seed, "val")
-            notes.append("10 % of the training texts of each class are the validation set, by seed")
-        cut = [_TOKENS.findall(text.lower()) for text in parts["train"][0]]
+        every, parts, names = _rows(self.source(path, options))
+        parts, notes = split_parts(parts, seed, "texts")
+        texts = {part: [every[int(rows.inputs[i])] for i in range(len(rows))] for part, rows in parts.items()}
+        cut = [_cut(text) for text in texts["train"]]
         length = int(min(MOST_TOKENS, max(1, np.ceil(np.quantile([len(tokens) for tokens in cut], 0.95)))))
         if options.tokenizer is not None:
-            encode, vocabulary = _huggingface(options.tokenizer, length + 2)
             length += 2  # it marks the beginning and the end
+            encode, vocabulary = _huggingface(options.tokenizer, length)
         else:
-            tokens = _vocabulary(cut)
-            encode, vocabulary = (
-                _encoder(tokens, lambda text: _TOKENS.findall(text.lower()), length),
-                len(_ids(tokens)),
-            )
+            encode, vocabulary = _encoder(_vocabulary(cut), _cut, length)
         notes.append(f"texts are cut to {length} tokens, of which there are {vocabulary}")
-        train, val, test = (_samples(encode, *parts[part]) for part in ("train", "val", "test"))
-        return DataBundle(train, val, test, len(names), names, _format(length, vocabulary), notes=notes)
+        train, val, test = (Samples(encode(texts[part]), parts[part].labels) for part in ("train", "val", "test"))
+        format = InputFormat((length,), torch.zeros(1), torch.ones(1), vocabulary)
+        return DataBundle(train, val, test, len(names), names, format, notes=notes)
 
 
-def _rows(path: Path) -> tuple[dict[str, Labelled], list[str]]:
+def _rows(path: Path) -> tuple[list[str], dict[str, Samples], list[str]]:
+    """The texts, the numbers of those of each part with their labels, and the names of the classes."""
     where = f"data 'csv:{path}'"
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -126,42 +97,32 @@ def _rows(path: Path) -> tuple[dict[str, Labelled], list[str]]:
     reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
     if missing := {"text", "label"} - {*reader.fieldnames}:
         raise InputError(f"{where} has no column {' and '.join(sorted(missing))}; expected text and label")
-    found: dict[str, tuple[list[str], list[str]]] = {}
+    texts: list[str] = []
+    found: dict[str, list[tuple[int, str]]] = {}
     for row in reader:
         part = (row.get("split") or "train").strip().lower()
         if part not in ("train", "val", "test"):
             raise InputError(f"{where}, line {reader.line_num}: split {part!r}; expected train, val or test")
         if not (row["label"] or "").strip():
             raise InputError(f"{where}, line {reader.line_num}: the label is empty")
-        texts, labels = found.setdefault(part, ([], []))
+        found.setdefault(part, []).append((len(texts), row["label"].strip()))
         texts.append(row["text"] or "")
-        labels.append(row["label"].strip())
-    if not found.get("train"):
+    if "train" not in found:
         raise InputError(f"{where} has no rows to train on")
-    names = sorted({label for _, labels in found.values() for label in labels})
-    counts = Counter(found["train"][1])
-    needed = 4 - len(found)  # one for each part that is split off, and one that stays
-    if len(names) < 2:
-        raise InputError(f"{where} has one class only, {names[0]!r}; a classifier needs at least two")
-    for name in names:
-        if counts[name] < needed:
-            raise InputError(f"{where}: class {name!r} has {counts[name]} training rows; expected at least {needed}")
-    return {part: (texts, [names.index(label) for label in labels]) for part, (texts, labels) in found.items()}, names
+    names = sorted({label for members in found.values() for _, label in members})
+    parts = {
+        part: Samples(torch.tensor([row for row, _ in rows]), torch.tensor([names.index(label) for _, label in rows]))
+        for part, rows in found.items()
+    }
+    check_parts(where, parts, names, "rows")
+    return texts, parts, names
 
 
-def _split(part: Labelled, share: float, seed: int, purpose: str) -> tuple[Labelled, Labelled]:
-    texts, labels = part
-    places = Samples(torch.arange(len(texts)), torch.tensor(labels))
-    rest, taken = split_by_seed(places, share, seed, purpose)
-
-    def chosen(samples: Samples) -> Labelled:
-        assert isinstance(samples.inputs, torch.Tensor)
-        return [texts[index] for index in samples.inputs.tolist()], samples.labels.tolist()
-
-    return chosen(rest), chosen(taken)
+def _cut(text: str) -> list[str]:
+    return _TOKENS.findall(text.lower())
 
 
-def _titles(path: Path, classes: int) -> Labelled:
+def _titles(path: Path, classes: int) -> tuple[list[str], list[int]]:
     texts, labels = [], []
     for number, line in enumerate(_lines(path), 1):
         title, _, label = line.rpartition("\t")
@@ -181,7 +142,7 @@ def _lines(path: Path) -> list[str]:
         raise InputError(f"{path} cannot be read: not UTF-8 text") from None
 
 
-def _vocabulary(texts: Any) -> list[str]:
+def _vocabulary(texts: Iterable[Iterable[str]]) -> list[str]:
     """The tokens of the training texts, the most frequent first; equal ones in the order of the alphabet."""
     counts = Counter(token for text in texts for token in text)
     return sorted(counts, key=lambda token: (-counts[token], token))[:MOST_WORDS]
@@ -193,9 +154,7 @@ def _ids(tokens: Sequence[str]) -> dict[str, int]:
     return {"<PAD>": PADDING, "<UNK>": UNKNOWN, **{word: index for index, word in enumerate(words, 2)}}
 
 
-def _encoder(
-    tokens: Sequence[str], cut: Callable[[str], list[str]], length: int
-) -> Callable[[Sequence[str]], torch.Tensor]:
+def _encoder(tokens: Sequence[str], cut: Callable[[str], list[str]], length: int) -> Encoder:
     ids = _ids(tokens)
 
     def encode(texts: Sequence[str]) -> torch.Tensor:
@@ -205,16 +164,16 @@ def _encoder(
             encoded[row, : len(found)] = found
         return torch.from_numpy(encoded)
 
-    return encode
+    return encode, len(ids)
 
 
-def _huggingface(name: str, length: int) -> tuple[Callable[[Sequence[str]], torch.Tensor], int]:
+def _huggingface(name: str, length: int) -> Encoder:
     try:
         from transformers import AutoTokenizer
     except ImportError:
         raise InputError(f"tokenizer {name!r} needs transformers: pip install 'durm[transformers]'") from None
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name)
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"tokenizer {name!r} cannot be loaded: {reason}") from None
@@ -232,21 +191,16 @@ def _embedding(folder: Path, tokens: Sequence[str]) -> torch.Tensor | None:
     files = sorted(folder.glob("embedding*.npz"))
     if not files:
         return None
-    with np.load(files[0], allow_pickle=False) as content:
-        vectors = torch.from_numpy(content[content.files[0]].astype(np.float32))
+    try:
+        content = read_npz(files[0])
+        vectors = torch.from_numpy(next(iter(content.values())).astype(np.float32))
+    except (ValueError, StopIteration) as error:
+        raise InputError(f"{files[0]} cannot be read as an .npz file: {error or 'it is empty'}") from None
     if len(vectors) != len(tokens):
         raise InputError(f"{files[0]} has {len(vectors)} vectors; expected {len(tokens)}, as vocab.txt has tokens")
     row = {token: index for index, token in enumerate(tokens)}
     missing = torch.zeros(vectors.shape[1])
     return torch.stack([vectors[row[token]] if token in row else missing for token in _ids(tokens)])
-
-
-def _samples(encode: Callable[[Sequence[str]], torch.Tensor], texts: list[str], labels: list[int]) -> Samples:
-    return Samples(encode(texts), torch.tensor(labels))
-
-
-def _format(length: int, vocabulary: int, embedding: torch.Tensor | None = None) -> InputFormat:
-    return InputFormat((length,), torch.zeros(1), torch.ones(1), vocabulary, embedding)
 
 
 LOADERS.register("thucnews")(ThucNews())

@@ -8,7 +8,7 @@ A widened layer is the layer it was, with C_d more rows in its parameters and a 
 
 Nothing else about the model changes: not its other modules, its hooks, its `state_dict` keys, its device or its dtype.
 
-A head that is more than a layer says itself how it is widened: see `durm.heads.own.WidensItself`.
+A head that is more than a layer says itself how it is widened: see `durm.heads.resizable.ResizableHead`.
 """
 
 from collections import OrderedDict
@@ -20,32 +20,27 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from durm._checks import whole_number
+from durm._checks import one_of, whole_number
 from durm._random import generator
 from durm.heads.finding import Head, find_heads
+from durm.heads.guard import Guard
+from durm.heads.huggingface import check_problem_type, guard_pretrained, unguard_pretrained
+from durm.heads.init import FROZEN, KINDS, Kind, dummy_rows, grown
 from durm.heads.layer import (
+    DUMMY_ROWS,
     NOTE,
     STAYS,
-    Widened,
     WidenedLayer,
     class_parameters,
     make_narrow,
     make_widened,
+    switched,
     widened_layers,
     width,
 )
 from durm.heads.optimizer import check_optimizer, swap
-from durm.heads.own import widens_itself
-from durm.heads.refusals import (
-    allow_labels,
-    check_head,
-    check_model,
-    check_narrow,
-    is_sharded,
-    refuse_labels,
-    stays_wide,
-)
-from durm.heads.rows import draw, grown
+from durm.heads.resizable import widens_itself
+from durm.heads.validation import check_head, check_model, check_narrow, is_sharded, stays_wide
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -54,10 +49,12 @@ def widen(
     model: Model,
     dummies: int,
     *,
+    kind: Kind = "learned",
     head: Head | None = None,
     num_classes: int | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     seed: int = 0,
+    guard: bool = True,
 ) -> Model:
     """Adds `dummies` dummy classes to the head of a classifier, in place.
 
@@ -71,6 +68,10 @@ def widen(
     Args:
         model: any PyTorch classifier; one whose head is a Linear or Conv layer, or ends in one, or widens itself.
         dummies: C_d, how many. 0 leaves the model as it is.
+        kind: what they are. "learned" is DuRM: rows of the head that are trained like the real ones. The others tell
+            what of its effect needs learning: "frozen", the same random rows, never trained; "constant", logits of 0
+            (k of them are one logit of log k; one is the softmax-one, e^z / (1 + sum e^z)); "copies", learned rows that
+            all start as the first one, and stay equal.
         head: what to widen: a dotted name, a module, or a list of them. Left out, it is found: in timm, torchvision,
             Hugging Face and segmentation_models_pytorch models, and in plain modules as the last layer. Distilled,
             auxiliary and multi-branch heads are widened together.
@@ -78,6 +79,8 @@ def widen(
         optimizer: an optimizer that already holds the model's parameters; it is given the new ones in their place, its
             state kept for the real rows and zero for the dummies.
         seed: what the dummies are drawn from.
+        guard: warns in the first training steps, and now and then later, if the loss trains the dummies or the
+            optimizer does not train the head; see `durm.heads.guard`. It changes no number.
 
     Returns:
         The same model.
@@ -99,16 +102,28 @@ def widen(
     seed = whole_number("seed", seed, minimum=0)
     if num_classes is not None:
         num_classes = whole_number("num_classes", num_classes, minimum=2)
+    one_of("kind", kind, KINDS)
     check_model(model)
+    check_problem_type(model)
     heads = find_heads(model, head, num_classes)
     for name, module in heads.items():
         check_head(model, name, module)
+        if kind in FROZEN and widens_itself(module):
+            raise ValueError(f"kind={kind!r}: {name!r} widens itself, and its dummies are learned or copies")
     if optimizer is not None:
         check_optimizer(optimizer, heads)
     if dummies:
+        replaced = {name: _first(module) for name, module in heads.items()}
         for name, module in heads.items():
-            _widen_head(name, module, dummies, seed, optimizer)
-        refuse_labels(model)
+            _widen_head(name, module, dummies, kind, seed, optimizer)
+        if guard:
+            own = {id(value) for module in heads.values() for value in class_parameters(module).values()}
+            trained = (value for value in model.parameters() if value.requires_grad and id(value) not in own)
+            other = next(trained, None)
+            for name, module in heads.items():
+                before = None if kind in FROZEN else replaced[name]  # frozen dummies replace no parameter
+                module.guard = Guard(before, _first(module), other)  # type: ignore[assignment]
+        guard_pretrained(model)
     return model
 
 
@@ -134,7 +149,7 @@ def narrow(model: Model) -> Model:
             rows = parameter.detach()[: layer.num_classes].clone()
             layer.register_parameter(key, nn.Parameter(rows, requires_grad=parameter.requires_grad))
         make_narrow(layer)
-    allow_labels(model)
+    unguard_pretrained(model)
     return model
 
 
@@ -166,7 +181,7 @@ def narrow_state_dict(
             raise ValueError("this state dict does not say which layers were widened: pass head=… and num_classes=…")
         classes = {name: note[NOTE] for name, note in notes.items() if NOTE in note}
     elif num_classes is None:
-        raise ValueError("num_classes=None: expected C, the number of real classes, beside head=…")
+        raise ValueError("num_classes=None: expected C, the number of real classes, together with head=…")
     else:
         classes = dict.fromkeys([head] if isinstance(head, str) else head, num_classes)
 
@@ -185,6 +200,8 @@ def narrow_state_dict(
             if len(state[key]) < count:
                 raise ValueError(f"{key!r} has {len(state[key])} rows, fewer than num_classes={count}")
             narrowed[key] = state[key][:count].clone()
+        for key in DUMMY_ROWS.values():
+            narrowed.pop(prefix + key, None)
     # Where torch's load_state_dict looks for the versions of modules.
     narrowed._metadata = {name: {k: v for k, v in note.items() if k != NOTE} for name, note in notes.items()}
     result: dict[str, Any] = narrowed
@@ -203,15 +220,8 @@ def full_logits(model: Model) -> Iterator[Model]:
         ...     model(torch.zeros(1, 8)).shape
         torch.Size([1, 5])
     """
-    before = [(layer, layer.full) for layer in widened_layers(model)]
-    try:
-        for layer, _ in before:
-            layer.full = True
+    with switched(widened_layers(model), "full", True):
         yield model
-    finally:
-        for layer, full in before:
-            if isinstance(layer, Widened):  # it may have been narrowed within
-                layer.full = full
 
 
 def dummies(model: nn.Module) -> int:
@@ -235,6 +245,7 @@ def pad_to_multiple(
     num_classes: int | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     seed: int = 0,
+    guard: bool = True,
 ) -> Model:
     """Adds as many dummies as make the width of the head a multiple of `multiple`, possibly none.
 
@@ -250,27 +261,45 @@ def pad_to_multiple(
     missing = {-classes % multiple for classes in widths}
     if len(missing) > 1:
         raise ValueError(f"heads of {sorted(widths)} outputs need different numbers of dummies: pad them one at a time")
-    return widen(model, missing.pop(), head=head, num_classes=num_classes, optimizer=optimizer, seed=seed)
+    return widen(model, missing.pop(), head=head, num_classes=num_classes, optimizer=optimizer, seed=seed, guard=guard)
 
 
-def _widen_head(name: str, head: nn.Module, dummies: int, seed: int, optimizer: torch.optim.Optimizer | None) -> None:
+def _widen_head(
+    name: str, head: nn.Module, dummies: int, kind: Kind, seed: int, optimizer: torch.optim.Optimizer | None
+) -> None:
     own: Any = head
     starts = own.class_parameters() if widens_itself(head) else {}
+    if kind in FROZEN:
+        for buffer in DUMMY_ROWS.values():
+            head.register_buffer(buffer, None)
     for key, old in class_parameters(head).items():
         real, start = old.detach(), starts.get(key)
         if start is None:
-            rows = draw(real, dummies, _bound(head, real), generator(seed, "dummies", name, key))
+            rows = dummy_rows(kind, real, dummies, _bound(head, real), generator(seed, "dummies", name, key))
         else:
             rows = real.new_full((dummies, *real.shape[1:]), start)
-        new = nn.Parameter(grown(real, rows), requires_grad=old.requires_grad)
-        new.__dict__.update(old.__dict__)
-        if old.grad is not None:
-            new.grad = grown(old.grad, torch.zeros_like(rows))
-        owner, _, own_key = key.rpartition(".")
-        head.get_submodule(owner).register_parameter(own_key, new)
-        if optimizer is not None:
-            swap(optimizer, old, new)
-    make_widened(head, dummies)
+        if kind in FROZEN:
+            head.register_buffer(DUMMY_ROWS[key], rows)
+        else:
+            _grow(head, key, rows, optimizer)
+    make_widened(head, dummies, kind)
+
+
+def _grow(head: nn.Module, key: str, rows: torch.Tensor, optimizer: torch.optim.Optimizer | None) -> None:
+    """Puts rows below those of a parameter, which is a new parameter then, for the optimizer too."""
+    old = head.get_parameter(key)
+    new = nn.Parameter(grown(old.detach(), rows), requires_grad=old.requires_grad)
+    new.__dict__.update(old.__dict__)
+    if old.grad is not None:
+        new.grad = grown(old.grad, torch.zeros_like(rows))
+    owner, _, own_key = key.rpartition(".")
+    head.get_submodule(owner).register_parameter(own_key, new)
+    if optimizer is not None:
+        swap(optimizer, old, new)
+
+
+def _first(head: nn.Module) -> nn.Parameter:
+    return next(iter(class_parameters(head).values()))
 
 
 def _bound(head: nn.Module, real: torch.Tensor) -> float:

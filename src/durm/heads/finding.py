@@ -2,10 +2,10 @@
 
 The rules, from the surest to the weakest; the first that applies decides:
 
-1. what the model declares: modules that widen themselves (`own.py`), the classifier names in timm's `pretrained_cfg`;
+1. what the model declares: modules that widen themselves, the classifier names in timm's `pretrained_cfg`;
 2. children with a customary name (`fc`, `classifier`, `segmentation_head`, `aux_classifier`, …), all of them, which
    takes in distilled, auxiliary and multi-branch heads;
-3. the last child that holds a layer, and the children beside it with the same inputs and outputs.
+3. the last child that holds a layer, and the other children with the same inputs and outputs.
 
 Each rule names a part of the model, and the rules are applied again inside that part until a layer is reached. Where
 they leave a doubt it is the user's to settle: a `ValueError` lists the candidates.
@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from torch import nn
 
 from durm.heads.layer import LAYERS, Layer, width
-from durm.heads.own import widens_itself
+from durm.heads.resizable import widens_itself
 
 Head = str | nn.Module | Sequence[str | nn.Module]
 
@@ -26,11 +26,11 @@ _CLASSIFICATION = (
     *("head", "heads", "fc", "classifier", "classif", "last_linear", "score", "classification_head", "logits_proj"),
     *("cls_classifier", "low_classifier", "high_classifier"),
 )
-_BESIDE = (
+_AUXILIARY = (
     *("head_dist", "dist_head", "distillation_classifier", "classifier_distill"),
     *("auxiliary_head", "aux_head", "aux_classifier", "AuxLogits", "aux1", "aux2"),
 )
-"""Distilled and auxiliary heads, which come beside one of the others."""
+"""Distilled and auxiliary heads, which a model has in addition to one of the others."""
 
 
 def find_heads(model: nn.Module, head: Head | None, num_classes: int | None) -> dict[str, nn.Module]:
@@ -67,7 +67,7 @@ def _search(module: nn.Module, prefix: str, num_classes: int | None) -> dict[str
 
 
 def _declared(module: nn.Module) -> list[str] | None:
-    """Rule 1. A declared `head.fc` means `head` where a user has put a layer of his own there."""
+    """Rule 1. A declared `head.fc` means `head` where a user has put another layer there."""
     config = getattr(module, "pretrained_cfg", None)
     found = [name for name, part in module.named_modules() if widens_itself(part)]
     if not found:
@@ -76,20 +76,20 @@ def _declared(module: nn.Module) -> list[str] | None:
         names = config["classifier"] or ()
         found = [part for name in ([names] if isinstance(names, str) else names) if (part := _deepest(module, name))]
     covered = {part.split(".")[0] for part in found}
-    return found + [name for name, _ in module.named_children() if found and name in _BESIDE and name not in covered]
+    return found + [name for name, _ in module.named_children() if found and name in _AUXILIARY and name not in covered]
 
 
 def _customary(module: nn.Module) -> list[str] | None:
-    """Rule 2. A classification head beside a segmentation head has labels of its own and is left alone."""
+    """Rule 2. A classification head next to a segmentation head has labels of its own and is left alone."""
     names = [name for name, _ in module.named_children()]
     for customary in (_SEGMENTATION, _CLASSIFICATION):
         if any(name in customary for name in names):
-            return [name for name in names if name in (*customary, *_BESIDE)]
+            return [name for name in names if name in (*customary, *_AUXILIARY)]
     return None
 
 
 def _last(module: nn.Module, prefix: str, num_classes: int | None) -> dict[str, nn.Module]:
-    """Rule 3. A child beside the last is a head too if it takes the same inputs and none takes its outputs."""
+    """Rule 3. Another child is a head too if it takes the same inputs and none takes its outputs."""
     children = {name: child for name, child in module.named_children() if _layers(child)}
     if not children:
         return {}
@@ -97,12 +97,12 @@ def _last(module: nn.Module, prefix: str, num_classes: int | None) -> dict[str, 
     found = _part(module, last, num_classes, prefix=prefix)
     if not isinstance(module, nn.Sequential) and len(found) == 1:
         (head,) = found.values()
-        beside = {
+        parallel = {
             n: layer
             for n in others
             if (layer := _single_output(children[n])) and _parallel(children[n], children[last])
         }
-        for name, layer in beside.items():
+        for name, layer in parallel.items():
             if _fan_in(layer) == width(layer) == width(head):  # two equal square layers: in a row or side by side?
                 raise _ambiguous({_join(prefix, name): layer} | found)
             if not any(_feeds(layer, child) for other, child in children.items() if other != name):

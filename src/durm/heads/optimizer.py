@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from durm.heads.init import grown
 from durm.heads.layer import class_parameters
-from durm.heads.rows import grown
 
 
 def swap(optimizer: torch.optim.Optimizer, old: nn.Parameter, new: nn.Parameter) -> None:

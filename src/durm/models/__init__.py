@@ -3,20 +3,21 @@
 Images: `cnn`, `mlp` and every name of timm. Text: `transformer`, and `hf:NAME` for those of Hugging Face. Sound:
 `lstm`. A class for each pixel: the names of `durm.models.segmentation`. One's own: `package.module:function`.
 
-Importing this room also makes torchvision importable beside a CPU-only torch.
+Importing this package also makes torchvision importable with a CPU-only torch.
 """
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from importlib import import_module
 from inspect import signature
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from durm import _torchvision as _torchvision
+from durm._user_code import import_user_module, is_code
 from durm.errors import InputError, unknown
 from durm.models import audio, segmentation, tiny
+from durm.models.segmentation import timm
 
 Task = Literal["classification", "segmentation"]
 
@@ -48,29 +49,45 @@ def build(
     """
     check(name, pretrained=pretrained, task=task)
     if name == TEXT or name.startswith(HUGGING_FACE):
-        return _for_text(name, num_classes, shape, pretrained, vocabulary, embedding)
-    if ":" in name:
-        model = _call(name, num_classes)
-        if not isinstance(model, nn.Module):
-            raise InputError(f"model {name!r} gave a {type(model).__name__}; expected a torch.nn.Module")
-        return model
-    if task == "segmentation":
-        return segmentation.build(name, num_classes, shape, pretrained=pretrained)
-    if vocabulary is not None:
+        from durm.models.text import TransformerClassifier, huggingface
+
+        if vocabulary is None:
+            raise InputError(f"model {name!r} takes text, and the samples have shape {shape}; {_instead(shape)}")
+        if name != TEXT:
+            return huggingface(name.removeprefix(HUGGING_FACE), num_classes, vocabulary, pretrained=pretrained)
+        if pretrained and embedding is None:
+            raise InputError(f"model {name!r} cannot be pretrained: these data come without an embedding file")
+        return TransformerClassifier(num_classes, vocabulary, shape[0], embedding if pretrained else None)
+    if is_code(name):
+        return _from_factory(name, num_classes)
+    if task == "classification" and vocabulary is not None:
         raise InputError(f"model {name!r} does not take text; use 'transformer' or 'hf:NAME'")
     if name in SEQUENCE:
         if len(shape) != 2:
             raise InputError(f"model {name!r} takes sequences of features, and the samples have shape {shape}")
         return SEQUENCE[name](num_classes, shape)
     if len(shape) != 3 and name != "mlp":
-        raise InputError(f"model {name!r} takes images, and the samples have shape {shape}; {_instead(shape)}")
-    return TINY[name](num_classes, shape) if name in TINY else _from_timm(name, num_classes, shape, pretrained)
+        hint = "" if task == "segmentation" else f"; {_instead(shape)}"
+        raise InputError(f"model {name!r} takes images, and the samples have shape {shape}{hint}")
+    if name in TINY:
+        return TINY[name](num_classes, shape)
+    from_library = segmentation.build if task == "segmentation" else _from_timm
+    try:
+        return from_library(name, num_classes, shape, pretrained)
+    except InputError:
+        raise
+    except (AssertionError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        unnamed = "this architecture does not take that encoder" if task == "segmentation" else type(error).__name__
+        reason = (str(error).splitlines() or [unnamed])[0]
+        raise InputError(f"model {name!r} cannot be built for samples of shape {shape}: {reason}") from None
 
 
 def check(name: str, *, pretrained: bool = False, task: Task = "classification") -> None:
     """Raises an `InputError` if there is no model of that name for that task."""
-    hugging_face = name.startswith(HUGGING_FACE) and name != HUGGING_FACE
-    if ":" in name and not hugging_face:
+    hugging_face = name.startswith(HUGGING_FACE)
+    if name == HUGGING_FACE:
+        raise InputError(f"model {name!r}: expected hf:NAME")
+    if is_code(name):
         factory(name)
         return
     if task == "segmentation":
@@ -88,13 +105,9 @@ def check(name: str, *, pretrained: bool = False, task: Task = "classification")
             f"model {name!r} gives a class to each pixel, and the data have one for the whole sample; "
             f"use {segmentation.classifier_of(name)!r}"
         )
-    if name in OWN:
-        if pretrained and name != TEXT:
-            raise InputError(f"model {name!r} has no pretrained weights")
-        return
-    if not _in_timm(name):
+    if name not in OWN and not _in_timm(name):
         raise unknown("model", name, _classifiers())
-    if pretrained and not _in_timm(name, pretrained=True):
+    if pretrained and name != TEXT and (name in OWN or not _in_timm(name, pretrained=True)):
         raise InputError(f"model {name!r} has no pretrained weights")
 
 
@@ -103,21 +116,23 @@ def names(pattern: str = "") -> list[str]:
 
     Of the segmentation models those with an encoder are listed if the pattern begins with an architecture, as `unet`.
     """
-    from fnmatch import fnmatch
-
-    matching = [name for name in _classifiers() if not pattern or pattern in name or fnmatch(name, pattern)]
-    return matching + segmentation.names(pattern)
+    return [name for name in _classifiers() if segmentation.matches(name, pattern)] + segmentation.names(pattern)
 
 
 def factory(name: str) -> Callable[..., Any]:
-    """The user's own function, from `package.module:function`; it is called with `num_classes=C`."""
+    """The user's own function, from `package.module:function`; it is called with `num_classes=C`.
+
+    The module is looked for among what is installed, and then in the current folder.
+    """
     path, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in path.split(".")):
         raise InputError(f"model {name!r}: expected package.module:function")
     try:
-        module = import_module(path)
+        module = import_user_module(path)
     except ModuleNotFoundError as error:
         raise InputError(f"model {name!r}: there is no module {error.name!r}") from None
+    except InputError as error:
+        raise InputError(f"model {name!r}: {error}") from None
     made: Callable[..., Any] | None = getattr(module, attribute, None)
     if made is None or not callable(made):
         functions = [known for known in dir(module) if callable(getattr(module, known, None))]
@@ -128,34 +143,11 @@ def factory(name: str) -> Callable[..., Any]:
 
 
 def _in_timm(name: str, *, pretrained: bool = False) -> bool:
-    import timm  # which takes seconds, and tiny models need it not
-
-    return bool(timm.is_model_pretrained(name) if pretrained else timm.is_model(name))
+    return bool(timm().is_model_pretrained(name) if pretrained else timm().is_model(name))
 
 
 def _classifiers() -> list[str]:
-    import timm
-
-    return [*OWN, *timm.list_models()]
-
-
-def _for_text(
-    name: str,
-    num_classes: int,
-    shape: tuple[int, ...],
-    pretrained: bool,
-    vocabulary: int | None,
-    embedding: Tensor | None,
-) -> nn.Module:
-    from durm.models.text import TransformerClassifier, huggingface
-
-    if vocabulary is None:
-        raise InputError(f"model {name!r} takes text, and the samples have shape {shape}; {_instead(shape)}")
-    if name != TEXT:
-        return huggingface(name.removeprefix(HUGGING_FACE), num_classes, vocabulary, pretrained=pretrained)
-    if pretrained and embedding is None:
-        raise InputError(f"model {name!r} cannot be pretrained: these data come without an embedding file")
-    return TransformerClassifier(num_classes, vocabulary, shape[0], embedding if pretrained else None)
+    return [*OWN, *timm().list_models()]
 
 
 def _instead(shape: tuple[int, ...]) -> str:
@@ -163,24 +155,22 @@ def _instead(shape: tuple[int, ...]) -> str:
     return known.get(len(shape), "use 'cnn' or a timm model for images")
 
 
-def _call(name: str, num_classes: int) -> Any:
+def _from_factory(name: str, num_classes: int) -> nn.Module:
     made = factory(name)
     try:
         signature(made).bind(num_classes=num_classes)
     except (TypeError, ValueError) as error:
         raise InputError(f"model {name!r} cannot be called with num_classes={num_classes} alone: {error}") from None
-    return made(num_classes=num_classes)
+    model = made(num_classes=num_classes)
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model {name!r} gave a {type(model).__name__}; expected a torch.nn.Module")
+    return model
 
 
 def _from_timm(name: str, num_classes: int, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
-    import timm
-
-    options: dict[str, Any] = {"num_classes": num_classes, "in_chans": shape[0], "pretrained": pretrained}
-    if getattr(timm.get_pretrained_cfg(name), "fixed_input_size", False):
-        options["img_size"] = shape[1:]
-    try:
-        model: nn.Module = timm.create_model(name, **options)
-    except (AssertionError, TypeError, ValueError, RuntimeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"model {name!r} cannot be built for samples of shape {shape}: {reason}") from None
+    fixed = getattr(timm().get_pretrained_cfg(name), "fixed_input_size", False)
+    options: dict[str, Any] = {"img_size": shape[1:]} if fixed else {}
+    model: nn.Module = timm().create_model(
+        name, num_classes=num_classes, in_chans=shape[0], pretrained=pretrained, **options
+    )
     return model

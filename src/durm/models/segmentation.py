@@ -11,6 +11,7 @@ training mode: the logits, and the auxiliary ones.
 """
 
 from fnmatch import fnmatch
+from importlib import import_module
 from typing import Any
 
 import torch.nn.functional as F
@@ -42,9 +43,9 @@ class Segmentation(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
         height, width = images.shape[-2:]
-        padded = F.pad(images, (0, self._missing(width), 0, self._missing(height)))
+        right, below = (max(-length % self.multiple, self.least - length) for length in (width, height))
         try:
-            outputs = self.outputs(padded)
+            outputs = self.outputs(F.pad(images, (0, right, 0, below)))
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
@@ -61,43 +62,30 @@ class Segmentation(nn.Module):
         logits: Tensor = self.network(images)
         return logits
 
-    def _missing(self, length: int) -> int:
-        return max(-length % self.multiple, self.least - length)
-
 
 class FromTorchvision(Segmentation):
     """A network of torchvision, whose auxiliary head, if it has one, is computed in training mode alone."""
 
     def outputs(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
         network: Any = self.network
-        auxiliary = getattr(network, "aux_classifier", None)
-        if auxiliary is None:
-            logits: Tensor = network(images)["out"]
-            return logits
-        features = network.backbone(images)
-        small = [network.classifier(features["out"])]
-        if self.training:
-            small.append(auxiliary(features["aux"]))
-        large = [F.interpolate(each, images.shape[-2:], mode="bilinear", align_corners=False) for each in small]
-        return tuple(large) if self.training else large[0]
+        if getattr(network, "aux_classifier", None) is not None and not self.training:
+            small = network.classifier(network.backbone(images)["out"])
+            return F.interpolate(small, images.shape[-2:], mode="bilinear", align_corners=False)
+        logits = tuple(network(images).values())
+        return logits if len(logits) > 1 else logits[0]
 
 
-def build(name: str, num_classes: int, shape: tuple[int, ...], *, pretrained: bool = False) -> nn.Module:
+def build(name: str, num_classes: int, shape: tuple[int, ...], pretrained: bool = False) -> nn.Module:
     """A segmentation model with C classes for images of that shape. Pretrained means its encoder."""
-    if len(shape) != 3:
-        raise InputError(f"model {name!r} takes images, and the samples have shape {shape}")
     architecture, _, encoder = name.partition("-")
-    try:
-        if name in TORCHVISION:
-            return _from_torchvision(name, num_classes, shape, pretrained)
-        if architecture == SEGMENTER:
-            return _segmenter(encoder, num_classes, shape, pretrained)
+    if name in TORCHVISION:
+        return _from_torchvision(name, num_classes, shape, pretrained)
+    if architecture != SEGMENTER:
         return _from_smp(architecture, encoder, num_classes, shape, pretrained)
-    except InputError:
-        raise
-    except (AssertionError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        reason = (str(error).splitlines() or ["this architecture does not take that encoder"])[0]
-        raise InputError(f"model {name!r} cannot be built for samples of shape {shape}: {reason}") from None
+    from durm.models.segmenter import segmenter
+
+    made = segmenter(encoder, num_classes, shape, pretrained=pretrained)
+    return Segmentation(made, made.patch)
 
 
 def check(name: str, *, pretrained: bool = False) -> None:
@@ -110,13 +98,20 @@ def check(name: str, *, pretrained: bool = False) -> None:
             raise unknown(f"model {name!r}: the architecture", architecture, architectures())
         raise unknown("segmentation model", name, [*TORCHVISION, *architectures()])
     if not encoder:
-        raise InputError(f"model {name!r} has no encoder; a whole name would be {_example(architecture)!r}")
+        examples = {SEGMENTER: "vit_tiny_patch16_224", DPT: f"{TIMM}vit_small_patch16_224"}
+        example = f"{architecture}-{examples.get(architecture, 'resnet18')}"
+        raise InputError(f"model {name!r} has no encoder; a whole name would be {example!r}")
     known = encoders(architecture, of_timm=True)
+    of_timm = architecture == SEGMENTER or encoder.startswith(TIMM)
     # After a dot timm, and timm alone, names one of several pretrained weights.
-    if (encoder.partition(".")[0] if _is_of_timm(architecture, encoder) else encoder) not in known:
+    if (encoder.partition(".")[0] if of_timm else encoder) not in known:
         kind = "vision transformer" if architecture in (SEGMENTER, DPT) else "encoder"
         raise unknown(f"model {name!r}: the {kind}", encoder, known)
-    if pretrained and not _has_weights(architecture, encoder):
+    if pretrained and not (
+        timm().is_model_pretrained(encoder.removeprefix(TIMM))
+        if of_timm
+        else "imagenet" in smp().encoders.encoders[encoder]["pretrained_settings"]
+    ):
         raise InputError(f"model {name!r} has no pretrained encoder")
 
 
@@ -131,71 +126,48 @@ def names(pattern: str = "") -> list[str]:
     There are thousands of the latter. `unet` lists those of U-Net, and encoders of timm are listed when the pattern has
     their `tu-`.
     """
-    found = [name for name in TORCHVISION if _matches(name, pattern)]
+    found = [name for name in TORCHVISION if matches(name, pattern)]
     wanted = pattern.partition("-")[0]
     for architecture in architectures() if wanted else ():
-        if _matches(architecture, wanted):
+        if matches(architecture, wanted):
             every = encoders(architecture, of_timm=TIMM in pattern)
-            found += [name for each in every if _matches(name := f"{architecture}-{each}", pattern)]
+            found += [name for each in every if matches(name := f"{architecture}-{each}", pattern)]
     return found
 
 
 def instead_of(classifier: str) -> str:
     """A segmentation model that has the classifier as its encoder, if there is one."""
-    import timm
-
-    if classifier in _smp().encoders.get_encoder_names():
+    if classifier in smp().encoders.get_encoder_names():
         return f"unet-{classifier}"
     if classifier in encoders(SEGMENTER):
         return f"{SEGMENTER}-{classifier}"
-    return f"unet-{TIMM}{classifier}" if timm.is_model(classifier) else "unet-resnet18"
+    return f"unet-{TIMM}{classifier}" if timm().is_model(classifier) else "unet-resnet18"
 
 
 def classifier_of(name: str) -> str:
     """The classifier that is the encoder of a segmentation model, if timm has it."""
-    import timm
-
     encoder = name.partition("_")[2] if name in TORCHVISION else name.partition("-")[2].removeprefix(TIMM)
-    return encoder if timm.is_model(encoder) else "resnet18"
+    return encoder if timm().is_model(encoder) else "resnet18"
 
 
 def architectures() -> list[str]:
-    return [*_smp().MODEL_ARCHITECTURES_MAPPING, SEGMENTER]
+    return [*smp().MODEL_ARCHITECTURES_MAPPING, SEGMENTER]
 
 
 def encoders(architecture: str, *, of_timm: bool = False) -> list[str]:
     """The encoders of an architecture, with all of timm's if asked for; not every one goes with each architecture."""
-    import timm
-
     from durm.models import segmenter
 
     if architecture == SEGMENTER:
         return segmenter.encoders()
     if architecture == DPT:
         return [f"{TIMM}{name}" for name in segmenter.encoders()]
-    every: list[str] = _smp().encoders.get_encoder_names()
-    return every + [f"{TIMM}{name}" for name in timm.list_models()] if of_timm else every
+    every: list[str] = smp().encoders.get_encoder_names()
+    return every + [f"{TIMM}{name}" for name in timm().list_models()] if of_timm else every
 
 
-def _example(architecture: str) -> str:
-    encoder = {SEGMENTER: "vit_tiny_patch16_224", DPT: f"{TIMM}vit_small_patch16_224"}.get(architecture, "resnet18")
-    return f"{architecture}-{encoder}"
-
-
-def _matches(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
     return pattern in name or fnmatch(name, pattern)
-
-
-def _is_of_timm(architecture: str, encoder: str) -> bool:
-    return architecture == SEGMENTER or encoder.startswith(TIMM)
-
-
-def _has_weights(architecture: str, encoder: str) -> bool:
-    import timm
-
-    if _is_of_timm(architecture, encoder):
-        return bool(timm.is_model_pretrained(encoder.removeprefix(TIMM)))
-    return "imagenet" in _smp().encoders.encoders[encoder]["pretrained_settings"]
 
 
 def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
@@ -218,23 +190,16 @@ def _from_smp(architecture: str, encoder: str, num_classes: int, shape: tuple[in
     if architecture == "pspnet":  # as published; smp would leave out the last two stages of the encoder
         options |= {"encoder_depth": 5, "output_stride": 8}
     weights: Any = None if not pretrained else True if encoder.startswith(TIMM) else "imagenet"
-    made = _smp().create_model(architecture, encoder, weights, shape[0], num_classes, **options)
+    made = smp().create_model(architecture, encoder, weights, shape[0], num_classes, **options)
     stride = made.encoder.output_stride
-    if architecture == DPT:  # halves the map of the patches
-        return Segmentation(made, 2 * stride)
-    if architecture == "pan":  # halves its smallest map three times
-        return Segmentation(made, stride, least=8 * stride)
-    return Segmentation(made, stride)
+    multiple = 2 * stride if architecture == DPT else stride  # which halves the map of the patches
+    least = 8 * stride if architecture == "pan" else 1  # which halves its smallest map three times
+    return Segmentation(made, multiple, least)
 
 
-def _segmenter(encoder: str, num_classes: int, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
-    from durm.models.segmenter import segmenter
-
-    made = segmenter(encoder, num_classes, shape, pretrained=pretrained)
-    return Segmentation(made, made.patch)
+def timm() -> Any:
+    return import_module("timm")  # which takes seconds, and tiny models need it not
 
 
-def _smp() -> Any:
-    import segmentation_models_pytorch  # type: ignore[import-untyped]
-
-    return segmentation_models_pytorch
+def smp() -> Any:
+    return import_module("segmentation_models_pytorch")

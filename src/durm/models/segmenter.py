@@ -5,6 +5,7 @@ The classes meet each other here, in attention and in a LayerNorm, so the decode
 
 from typing import Any
 
+import timm
 import torch
 import torch.nn.functional as F
 from timm.models.vision_transformer import Block
@@ -81,8 +82,6 @@ def segmenter(encoder: str, num_classes: int, shape: tuple[int, ...], *, pretrai
 
     Images of other sizes are taken too, with positions in between.
     """
-    import timm
-
     options: dict[str, Any] = {"dynamic_img_size": True, "drop_path_rate": STOCHASTIC_DEPTH}
     made: Any = timm.create_model(encoder, pretrained=pretrained, in_chans=shape[0], num_classes=0, **options)
     patch = made.patch_embed.feat_ratio()
@@ -92,8 +91,6 @@ def segmenter(encoder: str, num_classes: int, shape: tuple[int, ...], *, pretrai
 
 def encoders() -> list[str]:
     """The vision transformers of timm that have the plain form which is needed here."""
-    import timm
-
     return [name for module in ("vision_transformer", "deit") for name in timm.list_models(module=module)]
 
 

@@ -1,6 +1,7 @@
 """Text classifiers: a Transformer encoder of our own size, and those of Hugging Face."""
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ class TransformerClassifier(nn.Module):
         self.head = nn.Linear(width, num_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        tokens = tokens[:, : int((tokens != PADDING).sum(1).max().clamp(min=1))]  # what all texts pad is left out
+        if not torch.compiler.is_compiling():  # what all texts pad is left out; a graph has one length
+            tokens = tokens[:, : int((tokens != PADDING).sum(1).max().clamp(min=1))]
         padding = tokens == PADDING
         padding = padding & ~padding.all(1, keepdim=True)  # an empty text attends to its padding, or there is nothing
         embedded = self.dropout(self.embedding(tokens) + self.positions[: tokens.shape[1]])  # type: ignore[index]
@@ -58,8 +60,9 @@ class HuggingFaceClassifier(nn.Module):
 def huggingface(name: str, num_classes: int, vocabulary: int, *, pretrained: bool) -> nn.Module:
     """The sequence classifier `name`, a kind such as distilbert, a folder or a name on the hub.
 
-    Pretrained, it keeps its own vocabulary, which the data must have been cut by. Otherwise it is made anew with that
-    of the data: of a kind in its standard size, of a folder or name in the size that is written there.
+    Pretrained, it keeps its own vocabulary, which the data must have been cut by. Otherwise it is made with that of the
+    data: of a kind in its standard size, of a folder or name in the size that is written there. Code that comes with a
+    folder or name is never run.
     """
     try:
         from transformers import AutoConfig
@@ -70,12 +73,12 @@ def huggingface(name: str, num_classes: int, vocabulary: int, *, pretrained: boo
     auto: Any = Classifier
     try:
         if pretrained:
-            made = auto.from_pretrained(name, num_labels=num_classes)
+            made = auto.from_pretrained(name, num_labels=num_classes, trust_remote_code=False)
         else:
             options = {"vocab_size": vocabulary, "num_labels": num_classes, "pad_token_id": PADDING}
             kind = name in CONFIG_MAPPING
-            config = AutoConfig.for_model(name, **options) if kind else AutoConfig.from_pretrained(name, **options)
-            made = auto.from_config(config)
+            read = AutoConfig.for_model if kind else partial(AutoConfig.from_pretrained, trust_remote_code=False)
+            made = auto.from_config(read(name, **options), trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"model 'hf:{name}' cannot be made: {' '.join(str(error).split())[:200]}") from None
     return HuggingFaceClassifier(made)

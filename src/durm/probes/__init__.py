@@ -83,14 +83,11 @@ class Probe(Protocol):
 PROBES: Registry[Callable[..., Probe]] = Registry("probe", "durm.probes")
 """Name → what makes the probe from the model and the probe's own settings."""
 
+Probes = Iterable[str] | Mapping[str, Mapping[str, Any]]
+"""Names of probes; or a mapping of name to settings."""
 
-def watch(
-    model: nn.Module,
-    probes: Iterable[str] | Mapping[str, Mapping[str, Any]],
-    *,
-    label_smoothing: float = 0.0,
-    ignore_index: int = -100,
-) -> "Watch":
+
+def watch(model: nn.Module, probes: Probes, *, label_smoothing: float = 0.0, ignore_index: int = -100) -> "Watch":
     """Watches a training with these probes.
 
     Args:
@@ -130,12 +127,7 @@ class Watch:
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        probes: Iterable[str] | Mapping[str, Mapping[str, Any]],
-        *,
-        label_smoothing: float = 0.0,
-        ignore_index: int = -100,
+        self, model: nn.Module, probes: Probes, *, label_smoothing: float = 0.0, ignore_index: int = -100
     ) -> None:
         if isinstance(probes, str):
             raise TypeError(f"probes={probes!r}: expected a list of names")
@@ -156,7 +148,7 @@ class Watch:
 
     @torch.no_grad()
     def step(self, logits: Tensor, targets: Tensor) -> None:
-        """Looks at one step: after `backward()`, before the optimizer's step and before the gradients are cleared.
+        """Observes one step: after `backward()`, before the optimizer's step and before the gradients are cleared.
 
         In Lightning that is `on_after_backward`. Where gradients of several batches are gathered for one update, call
         it once for each update, with their logits and targets together.

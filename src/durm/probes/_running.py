@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 import torch.distributed
-from torch import Tensor
+from torch import Tensor, nn
 
 CHUNK = 2**16
 """Rows that are turned to 64 bit at a time: a batch of images has millions of pixels."""
@@ -42,7 +42,7 @@ class Sums:
                 self._sums[name] = self._sums[name] + added if name in self._sums else added
 
     def take(self) -> dict[str, Tensor]:
-        """The sums over all processes, on the CPU; then it begins anew."""
+        """The sums over all processes, on the CPU; then all are 0 again."""
         taken = {name: torch.stack(_of_all_processes(value)).sum(0).cpu() for name, value in self._sums.items()}
         self._sums = {}
         return taken
@@ -74,7 +74,7 @@ class Moments:
             self._parts = _merged(self._parts, [count, mean, deviations])
 
     def take(self) -> tuple[int, Tensor, Tensor]:
-        """Count, mean and variance (n − 1) over all processes, on the CPU; then it begins anew."""
+        """Count, mean and variance (n − 1) over all processes, on the CPU; then it is empty again."""
         everywhere = zip(*map(_of_all_processes, self._parts), strict=True)
         self._parts = []
         merged: list[Tensor] = []
@@ -96,13 +96,14 @@ Running = TypeVar("Running", Sums, Moments)
 class EpochProbe(Generic[Running]):
     """What probes with an entry for each epoch have in common: what is running, and the entries so far.
 
-    `entries` are their names; each is a list in the result, empty at first.
+    `entries` are their names; each is a list in the result, empty at first. `gathered` is the class of what is running.
     """
 
     entries: ClassVar[tuple[str, ...]]
+    gathered: type[Running]
 
-    def __init__(self, running: Running) -> None:
-        self.running: Running = running
+    def __init__(self, model: nn.Module) -> None:
+        self.running: Running = self.gathered()
         self._epochs: dict[str, list[Any]] = {name: [] for name in self.entries}
 
     def enter(self, **values: Tensor | int) -> None:

@@ -8,22 +8,17 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from durm.heads.layer import class_parameters, widened_layers
-from durm.heads.refusals import is_sharded
+from durm.heads.layer import real_rows
+from durm.heads.validation import is_sharded
 from durm.probes._running import wide
 
 
 def parameters(model: nn.Module) -> list[tuple[nn.Parameter, int]]:
     """Each parameter, with the number of its rows that are shared; the rest are the dummies'."""
-    classes = {
-        id(parameter): layer.num_classes
-        for layer in widened_layers(model)
-        for parameter in class_parameters(layer).values()
-    }
-    found = list(model.parameters())
+    classes, found = real_rows(model), list(model.parameters())
     if any(is_sharded(parameter) for parameter in found):
         raise ValueError("the weights are sharded over processes: their norms cannot be watched")
-    return [(parameter, classes.get(id(parameter), _height(parameter))) for parameter in found]
+    return [(parameter, classes.get(parameter, len(parameter) if parameter.ndim else 1)) for parameter in found]
 
 
 def squared_norms(values: Iterable[tuple[Tensor, int]]) -> Tensor:
@@ -43,7 +38,3 @@ def _row_norms(value: Tensor) -> Tensor:
     exact = None if value.dtype in (torch.float32, torch.float64) else torch.float32
     norms: Tensor = torch.linalg.vector_norm(value, dim=tuple(range(1, value.ndim)), dtype=exact)
     return norms
-
-
-def _height(value: Tensor) -> int:
-    return len(value) if value.ndim else 1

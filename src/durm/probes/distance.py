@@ -4,7 +4,7 @@ w_t are the parameters (not buffers) after t updates, w_0 a copy of them from wh
 parameters are those that arms of different C_d have in common, all but the dummies' rows of the head, which are apart.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,39 @@ from durm._checks import whole_number
 from durm.probes import PROBES, State, StepState
 from durm.probes._running import numbers
 from durm.probes._weights import parameters, squared_norms
+from durm.probes.describe import Description, ProbeFigure, Quantity, WatchedRun
+
+
+def _at_validations(run: WatchedRun) -> list[float]:
+    at = dict(zip(run.seen["steps"], run.seen["shared"], strict=True))
+    return [at[step] for step in run.steps]
+
+
+DESCRIPTION = Description(
+    rank=3,
+    quantities=(
+        Quantity(
+            "distance", "squared distance of the shared weights from the start", lambda run: run.seen["shared"][-1]
+        ),
+    ),
+    figures=(
+        ProbeFigure(
+            "distance",
+            "squared distance from the start",
+            "How far the shared weights (all but the dummies' own) have come from where they began, squared; mean and "
+            "standard deviation over the seeds.",
+            _at_validations,
+            corner="lower right",
+        ),
+    ),
+)
 
 
 @PROBES.register("distance")
 class Distance:
     """After `steps` updates `shared` and `dummies`: every so many steps from 0 on, and at the end of each epoch."""
+
+    description: ClassVar = DESCRIPTION
 
     def __init__(self, model: nn.Module, every: int = 10) -> None:
         self._every = whole_number("every", every, minimum=1)
@@ -28,17 +56,14 @@ class Distance:
 
     def on_step(self, state: StepState) -> None:
         if state.step % self._every == 0:
-            self._look(state.step)
+            self.on_epoch(state)
 
     def on_epoch(self, state: State) -> None:
-        self._look(state.step)
-
-    def _look(self, step: int) -> None:
-        if self._steps and self._steps[-1] == step:  # at the end of the epoch before
+        if self._steps and self._steps[-1] == state.step:  # at the end of the epoch before
             return
         pairs = zip(self._parameters, self._start, strict=True)
         moved = ((parameter.detach() - start, shared) for (parameter, shared), start in pairs)
-        self._steps.append(step)
+        self._steps.append(state.step)
         self._squares.append(squared_norms(moved))
 
     def result(self) -> dict[str, Any]:
@@ -54,5 +79,5 @@ class Distance:
         self._steps, self._squares = list(state["steps"]), list(state["squares"])
 
     def _table(self) -> Tensor:
-        """`(looks, 2)`."""
+        """`(len(steps), 2)`."""
         return torch.stack(self._squares) if self._squares else torch.zeros(0, 2)

@@ -14,20 +14,50 @@ How much of the whole gradient this is, fractions of dummies cannot say; that is
 
 from typing import ClassVar
 
-from torch import nn
-
 from durm.probes import PROBES, State, StepState
 from durm.probes._running import EpochProbe, Sums
+from durm.probes.describe import Description, ProbeFigure, Quantity, known
+
+DESCRIPTION = Description(
+    rank=4,
+    quantities=(
+        Quantity(
+            "dummy_share",
+            "share of the logits' gradient that falls on dummies in the last epoch, %",
+            lambda run: 100 * sum(run.seen["share"][-1]) if known(run.seen["share"][-1]) else None,
+        ),
+        Quantity(
+            "dummy_unevenness",
+            "largest fraction of one dummy in the last epoch, as a multiple of that of equals",
+            lambda run: _unevenness(run.seen["fraction"][-1]),
+        ),
+    ),
+    figures=(
+        ProbeFigure(
+            "dummy_fraction",
+            "fraction of the dummies' gradient",
+            "How the dummies share their gradient between them: in each run ordered by the last epoch, then mean and "
+            "standard deviation over the seeds. Equals would all be at one over their number.",
+            lambda run: run.seen["fraction"],
+            kind="dummies",
+            needs_dummies=True,
+        ),
+    ),
+    dummies=lambda seen: len(seen["fraction"][0]),
+)
+
+
+def _unevenness(fractions: list[float]) -> float | None:
+    return max(fractions) * len(fractions) if known(fractions) else None
 
 
 @PROBES.register("dummy_gradient")
 class DummyGradient(EpochProbe[Sums]):
     """`fraction`, `sample_fraction` and `share`: for each epoch C_d values. `samples`: how many they are over."""
 
+    description: ClassVar = DESCRIPTION
     entries: ClassVar = ("fraction", "sample_fraction", "share", "samples")
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(Sums())
+    gathered = Sums
 
     def on_step(self, state: StepState) -> None:
         self.running.add(

@@ -8,7 +8,8 @@ Arms of different C_d have different numbers of parameters. The norm over the sh
 the head, is the one that compares.
 """
 
-from typing import Any
+from statistics import fmean
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,33 @@ from torch import Tensor, nn
 from durm.probes import PROBES, State, StepState
 from durm.probes._running import numbers
 from durm.probes._weights import parameters, squared_norms
+from durm.probes.describe import Description, ProbeFigure, Quantity
+
+DESCRIPTION = Description(
+    rank=2,
+    quantities=(
+        Quantity(
+            "gradient_norm",
+            "norm of the gradient of the shared weights, mean over all steps",
+            lambda run: fmean(run.seen["shared"]),
+        ),
+        Quantity(
+            "last_gradient_norm",
+            "norm of the gradient of the shared weights, mean over the last epoch",
+            lambda run: fmean(run.seen["shared"][slice(*[0, *run.seen["ends"]][-2:])]),
+        ),
+    ),
+    figures=(
+        ProbeFigure(
+            "gradient_norm",
+            "gradient norm, added up",
+            "The norm of the gradient of the shared weights (all but the dummies' own), added up over the steps; mean "
+            "and standard deviation over the seeds.",
+            lambda run: run.seen["cumulative_shared"],
+            corner="lower right",
+        ),
+    ),
+)
 
 
 @PROBES.register("gradient_norm")
@@ -25,10 +53,12 @@ class GradientNorm:
     `ends`: how many steps were taken by the end of each epoch.
     """
 
+    description: ClassVar = DESCRIPTION
+
     def __init__(self, model: nn.Module) -> None:
         self._parameters = parameters(model)
-        self._steps: list[list[float]] = []
-        self._waiting: list[Tensor] = []
+        self._norms = torch.zeros(0, 2, dtype=torch.float64)
+        self._on_device: list[Tensor] = []
         self._ends: list[int] = []
 
     def on_step(self, state: StepState) -> None:
@@ -36,11 +66,10 @@ class GradientNorm:
         if not gradients:
             raise ValueError("no parameter has a gradient: call step() after backward() and before zero_grad()")
         shared, dummies = squared_norms(gradients)
-        self._waiting.append(torch.stack([shared + dummies, shared]).sqrt())
+        self._on_device.append(torch.stack([shared + dummies, shared]).sqrt())
 
     def on_epoch(self, state: State) -> None:
-        self._read()
-        self._ends.append(len(self._steps))
+        self._ends.append(len(self._table()))
 
     def result(self) -> dict[str, Any]:
         norm, shared = self._table().T
@@ -57,15 +86,11 @@ class GradientNorm:
         return {"steps": self._table(), "ends": list(self._ends)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._steps, self._waiting, self._ends = state["steps"].tolist(), [], list(state["ends"])
+        self._norms, self._on_device, self._ends = state["steps"].cpu(), [], list(state["ends"])
 
     def _table(self) -> Tensor:
-        """`(steps, 2)`."""
-        self._read()
-        return torch.tensor(self._steps, dtype=torch.float64).reshape(-1, 2)
-
-    def _read(self) -> None:
-        """Fetches from the device what has been waiting there; at each step it would have to be waited for."""
-        if self._waiting:
-            self._steps += torch.stack(self._waiting).tolist()
-            self._waiting = []
+        """All steps, `(steps, 2)`. They are fetched from the device together: one at a time, each step would wait."""
+        if self._on_device:
+            self._norms = torch.cat([self._norms, torch.stack(self._on_device).cpu().double()])
+            self._on_device = []
+        return self._norms

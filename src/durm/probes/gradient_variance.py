@@ -13,20 +13,61 @@ of the C real classes add up to −E(p_D).
 
 from typing import ClassVar
 
-from torch import nn
-
 from durm.probes import PROBES, State, StepState
 from durm.probes._running import EpochProbe, Moments
+from durm.probes.describe import Description, ProbeFigure, Quantity, mean
+
+DESCRIPTION = Description(
+    rank=1,
+    quantities=(
+        Quantity(
+            "gradient_variance",
+            "variance of the logits' gradient at the marked epoch, mean over the classes",
+            lambda run: mean(run.seen["variance"][run.marked]),
+        ),
+        Quantity(
+            "mean_gradient_variance",
+            "variance of the logits' gradient, mean over the classes and all epochs",
+            lambda run: mean([value for classes in run.seen["variance"] for value in classes]),
+        ),
+    ),
+    figures=(
+        ProbeFigure(
+            "gradient_variance",
+            "variance of ∂L/∂z, mean over classes",
+            "The variance, over the samples of an epoch, of the gradient that the logit of a class gets: mean over the "
+            "classes and the seeds, with a band of one standard deviation over the seeds. Dashed: the epoch with the "
+            "best validation, mean over the seeds.",
+            lambda run: [mean(classes) for classes in run.seen["variance"]],
+            marks=True,
+        ),
+        ProbeFigure(
+            "class_variance",
+            "variance of ∂L/∂z at the marked epoch",
+            "The same class by class, at the epoch with the best validation; mean and standard deviation over the "
+            "seeds.",
+            lambda run: run.seen["variance"][run.marked],
+            kind="classes",
+        ),
+        ProbeFigure(
+            "class_accuracy",
+            "test accuracy, %",
+            "Test accuracy class by class, of the selected weights; mean and standard deviation over seeds.",
+            lambda run: run.class_accuracy,
+            kind="classes",
+            corner="lower right",
+        ),
+    ),
+)
 
 
 @PROBES.register("gradient_variance")
 class GradientVariance(EpochProbe[Moments]):
     """`variance` and `mean`: for each epoch C values. `samples`: for each epoch how many they are over."""
 
+    description: ClassVar = DESCRIPTION
     entries: ClassVar = ("variance", "mean", "samples")
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(Moments())
+    gathered = Moments
 
     def on_step(self, state: StepState) -> None:
         self.running.add(state.gradient[:, : state.num_classes], state.counted)

@@ -10,21 +10,32 @@ is exactly 0.
 
 from typing import ClassVar
 
-from torch import nn
 from torch.nn.functional import pad
 
 from durm.probes import PROBES, State, StepState
 from durm.probes._running import EpochProbe, Sums
+from durm.probes.describe import Description, ProbeFigure
+
+DESCRIPTION = Description(
+    rank=7,
+    figures=(
+        ProbeFigure(
+            "push",
+            "push on the real logits, mean over samples",
+            "The push term of the gradient, added up over the real classes; mean over samples and seeds.",
+            lambda run: [sum(classes[: run.num_classes]) for classes in run.seen["push"]],
+        ),
+    ),
+)
 
 
 @PROBES.register("push_pull")
 class PushPull(EpochProbe[Sums]):
     """`push` and `pull`: for each epoch C + C_d values. `samples`: for each epoch how many they are over."""
 
+    description: ClassVar = DESCRIPTION
     entries: ClassVar = ("push", "pull", "samples")
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(Sums())
+    gathered = Sums
 
     def on_step(self, state: StepState) -> None:
         own, p = state.targets, state.probabilities

@@ -1,88 +1,212 @@
-"""The page of a study: one file that works offline; beside it the figures and a Markdown version for pull requests."""
+"""The page of a study: one file that works offline; beside it the figures, and the verdict as Markdown and as LaTeX."""
 
+import csv
+import io
+import json
+import re
 from base64 import b64encode
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import yaml
 from markupsafe import Markup
 
-from durm._files import make_folder, write_whole
-from durm._words import counted
-from durm.report import figures, words
+import durm
+from durm._files import write_files
+from durm.metrics import Metric, describe_metric
+from durm.report import figures, tables, text
+from durm.report.captions import alternative_text, caption
+from durm.report.curves import curves, has_curves
+from durm.report.estimation import estimation, forest
+from durm.report.figures import Drawing
+from durm.report.latex import latex
 from durm.report.probes import probe_figures
-from durm.report.tables import (
-    beside_table,
-    class_iou_table,
-    domains_tables,
-    groups_table,
-    looks_table,
-    null_table,
-    overview_table,
-    probes_table,
-    robustness_table,
-    seeds_table,
-    selections_table,
-    statistics_table,
-    transfer_table,
-    verdict_table,
-)
-from durm.study.spec import Study
+from durm.report.settings import arms_of, as_yaml, changed_settings, last_day
+from durm.study.records import Setting, Summary
 from durm.study.store import Store
 from durm.study.summary import Results
+from durm.training.result import Result
 
 OPEN_SETTINGS = 4
-"""More settings than these are folded up."""
+"""More settings than these are folded up, and have fewer files and smaller figures."""
 CLASSES_SHOWN = 30
 
+Runs = Mapping[str, Mapping[str, Result]]
+"""arm → seed → result"""
 
-def write_report(store: Store, results: Results, summary: Mapping[str, Any], data_root: Path | None = None) -> Path:
-    """Writes report.html, report.md and figures/ into the study's folder; gives the path of the page.
 
-    Scenes that were segmented are pictured if their data are there, in `data_root` if they are published ones.
+def write_report(
+    folder: Path,
+    summary: Summary,
+    *,
+    store: Store | None = None,
+    results: Results | None = None,
+    data_root: Path | None = None,
+    all_figures: bool = False,
+) -> Path:
+    """Writes report.html, report.md, report.tex and figures/ into a folder; gives the path of the page.
+
+    What is not known is left out: without a store the settings, without results the curves and the calibration.
+
+    Args:
+        folder: that of the study, or any other; it is made if it is not there.
+        summary: what the page is about. Without a store, it is written too, as summary.json.
+        store: of a study that durm ran. Scenes that were segmented are pictured if their data are there.
+        results: of its trials.
+        data_root: where published data are.
+        all_figures: every figure also as PDF and PNG, which takes a third of a second each; otherwise the forest plot
+            and the first estimation plots.
     """
-    sections = _sections(summary)
-    with figures.drawing():
-        found = [_draw(store.study, setting, results, summary) for setting in sections]
-    make_folder(store.folder / "figures")
-    for index, (setting, pictures) in enumerate(zip(sections, found, strict=True)):
+    found, overview = _draw_all(folder / "figures", summary, store, results or {}, data_root, all_figures)
+    files = {"forest": overview} if overview else {}
+    for index, pictures in enumerate(found):
         prefix = f"{index + 1:03d}-" if len(found) > 1 else ""
-        if setting["classes"]:
-            pictures |= _scenes(store, setting, data_root, store.folder / "figures" / f"{prefix}scenes.svg")
-        for name, picture in pictures.items():
-            path = store.folder / "figures" / f"{prefix}{name}"
-            write_whole(path.with_name(f"{path.name}.svg"), picture.svg.encode())
-            if picture.png is not None:
-                write_whole(path.with_name(f"{path.name}.png"), picture.png)
-    write_whole(store.folder / "report.md", markdown(summary).encode())
-    page = store.folder / "report.html"
-    write_whole(page, _html(store.study, results, summary, found).encode())
-    return page
+        files |= {f"{prefix}{name}": picture for name, picture in pictures.items()}
+    write_files(
+        folder / "figures", {f"{n}.{kind}": data for n, one in files.items() for kind, data in one.files.items()}
+    )
+    written = {"report.md": markdown(summary), "report.tex": latex(summary)}
+    written["report.html"] = _html(summary, store, results or {}, found, overview)
+    if store is None:
+        written["summary.json"] = json.dumps(summary.as_json(), indent=1, allow_nan=False)
+    write_files(folder, {name: content.encode() for name, content in written.items()})
+    return folder / "report.html"
 
 
-def markdown(summary: Mapping[str, Any]) -> str:
+def markdown(summary: Summary) -> str:
     """The verdict and its tables, for pasting into a pull request."""
     return _environment().get_template("report.md.jinja").render(_content(summary), escape=_escape_markdown)
 
 
-def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: list[dict[str, "_Picture"]]) -> str:
-    settings = []
-    for setting, pictures in zip(_sections(summary), drawn, strict=True):
-        where = tuple(setting["setting"].values())
-        runs = [result for key, result in results.items() if key[:3] == where]
-        settings.append(
+def comma_separated(summary: Summary) -> str:
+    """Every value as CSV, one row for each run, as `durm verdict` reads it."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["setting", "arm", "seed", "value"])
+    for setting in summary.settings:
+        for arm in setting.arms:
+            writer.writerows([" ".join(setting.names), arm.arm, seed, value] for seed, value in arm.values.items())
+    return file.getvalue()
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """A figure, and its files by extension; one that is not `ours` was found on disk, and anything may be in it."""
+
+    name: str
+    caption: str
+    alternative: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    ours: bool = True
+
+    @property
+    def on_page(self) -> Markup:
+        svg = self.files["svg"]
+        if self.ours:
+            return Markup(figures.for_page(svg.decode(), self.alternative, of_arms=self.name != "scenes"))
+        image = '<img alt="{}" src="data:image/svg+xml;base64,{}">'
+        return Markup(image).format(self.alternative, b64encode(svg).decode())
+
+
+def _draw_all(
+    folder: Path, summary: Summary, store: Store | None, results: Results, data_root: Path | None, all_figures: bool
+) -> tuple[list[dict[str, _Picture]], _Picture | None]:
+    """The figures of each section by their names, and the one of all settings."""
+    found, overview = [], None
+    with figures.drawing():
+        for index, (setting, runs) in enumerate(zip(summary.sections, _runs_by_setting(summary, results), strict=True)):
+            pictures = {}
+            for name, metric, drawn in _drawings(setting, runs, summary):
+                first = name == "estimation" and index < OPEN_SETTINGS
+                pictures[name] = _picture(name, drawn, setting, summary, metric, printed=first or all_figures)
+            if setting.classes and store is not None:
+                prefix = f"{index + 1:03d}-" if len(summary.sections) > 1 else ""
+                pictures |= _scenes(store, setting, summary, data_root, folder / f"{prefix}scenes.svg")
+            found.append(pictures)
+        if len(summary.settings) > 1 and any(c.difference is not None for s in summary.settings for c in s.comparisons):
+            overview = _picture("forest", forest(summary), summary.settings[0], summary, printed=True)
+    return found, overview
+
+
+def _picture(
+    name: str, drawn: Drawing, setting: Setting, summary: Summary, metric: Metric | None = None, *, printed: bool
+) -> _Picture:
+    files = {"svg": drawn.svg().encode(), **(drawn.files() if printed else {})}
+    return _Picture(name, caption(name, setting, metric), alternative_text(name, setting, summary, metric), files)
+
+
+def _drawings(setting: Setting, runs: Runs, summary: Summary) -> Iterator[tuple[str, Metric | None, Drawing]]:
+    """What can be drawn of a setting, one at a time; curves with their metric."""
+    if any(arm.n for arm in setting.arms):
+        yield "estimation", None, estimation(setting, summary)
+    if any(arm.curve for entry in setting.robustness for arm in entry.arms):
+        yield "radius", None, figures.radius(setting)
+    name = str(setting.key)
+    for metric in dict.fromkeys((_validated(summary), "nll")):
+        known = summary.measured if metric == summary.metric else describe_metric(metric)
+        if has_curves(runs, f"val_{metric}"):
+            few = len(summary.sections) <= OPEN_SETTINGS
+            drawn = curves(runs, f"val_{metric}", known, known.rope or summary.rope, name, level=few)
+            yield f"val_{metric}", known, drawn
+    calibrated = {arm: [run for run in found.values() if run.reliability.count] for arm, found in runs.items()}
+    if any(calibrated.values()):
+        yield "calibration", None, figures.calibration(calibrated, name)
+    probed = {arm: list(found.values()) for arm, found in runs.items()}
+    for title, drawn in probe_figures(probed, _validated(summary), name):
+        yield title, None, drawn
+
+
+def _validated(summary: Summary) -> str:
+    """The metric of validations: attacks are on the test set alone, so there it is the clean accuracy."""
+    return "accuracy" if summary.metric.startswith("robust_") else summary.metric
+
+
+def _runs_by_setting(summary: Summary, results: Results) -> list[Runs]:
+    """The results of each section by arm and seed, the baseline first."""
+    found: dict[tuple[str, str, str], dict[str, dict[str, Result]]] = {
+        setting.key: {arm.arm: {} for arm in setting.arms} for setting in summary.sections
+    }
+    for (data, model, method, arm, seed), result in results.items():
+        found.get((data, model, method), {}).get(arm, {})[str(seed)] = result
+    return [found[setting.key] for setting in summary.sections]
+
+
+def _scenes(
+    store: Store, setting: Setting, summary: Summary, data_root: Path | None, before: Path
+) -> dict[str, _Picture]:
+    """What was segmented; without data or models the picture of before, if there is one."""
+    from durm.report.scenes import draw_scenes
+    from durm.study.scenes import collect_scenes
+
+    texts = "scenes", caption("scenes", setting), alternative_text("scenes", setting, summary)
+    found = collect_scenes(store, setting, data_root)
+    if found is not None:
+        svg, png = draw_scenes(*found, f"scenes{setting.key}")
+        return {"scenes": _Picture(*texts, {"svg": svg.encode(), "png": png})}
+    return {"scenes": _Picture(*texts, {"svg": before.read_bytes()}, ours=False)} if before.is_file() else {}
+
+
+def _html(
+    summary: Summary,
+    store: Store | None,
+    results: Results,
+    drawn: list[dict[str, _Picture]],
+    overview: _Picture | None,
+) -> str:
+    study = store.study if store is not None else None
+    first = overview or (drawn[0].get("estimation") if len(drawn) == 1 else None)
+    sections = []
+    for setting, pictures, runs in zip(summary.sections, drawn, _runs_by_setting(summary, results), strict=True):
+        run = next((run for of_arm in runs.values() for run in of_arm.values() if run.class_names), None)
+        sections.append(
             {
                 "summary": setting,
-                "figures": {name: picture.on_page(name) for name, picture in pictures.items()},
-                "seeds": counted(max((arm["n"] for arm in setting["arms"]), default=0), "seed"),
-                "samples": runs[0]["samples"] if runs else {},
-                "class_names": runs[0]["class_names"][:CLASSES_SHOWN] if runs else [],
-                "num_classes": len(runs[0]["class_names"]) if runs else 0,
-                "notes": runs[0]["provenance"]["data_notes"] if runs else [],
+                "pictures": [one for one in pictures.values() if one is not first],
+                "run": run,
+                "class_names": run.class_names[:CLASSES_SHOWN] if run else [],
             }
         )
     return (
@@ -90,112 +214,69 @@ def _html(study: Study, results: Results, summary: Mapping[str, Any], drawn: lis
         .get_template("report.html.jinja")
         .render(
             **_content(summary),
-            settings=settings,
-            study_yaml=yaml.safe_dump(study.written(), sort_keys=False, allow_unicode=True),
+            settings=sections,
+            first=first,
+            several_arms=any(len(setting.comparisons) > 1 for setting in summary.settings),
+            paired=all(c.paired for setting in summary.settings for c in setting.comparisons),
+            trained=any(run.class_names for run in results.values()),
+            arms=arms_of(summary, study),
+            changed_yaml=as_yaml(changed_settings(study)) if study is not None else "",
+            study_yaml=as_yaml(study.written()) if study is not None else "",
+            day=last_day(store),
+            version=durm.__version__,
+            exports={"Markdown": markdown(summary), "LaTeX": latex(summary), "CSV": comma_separated(summary)},
             open_settings=OPEN_SETTINGS,
             colours={colour: index for index, colour in enumerate(figures.COLOURS)},
-            caption=words.caption,
         )
     )
 
 
-def _sections(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What has a part of the page to itself: of data with domains the means over these, then every setting."""
-    return [*summary["averages"], *summary["settings"]]
-
-
-def _scenes(store: Store, setting: Mapping[str, Any], data_root: Path | None, before: Path) -> "dict[str, _Picture]":
-    """What was segmented; without data or models the picture of before, if there is one."""
-    from durm.report.study_scenes import picture_study
-
-    drawn = picture_study(store, setting, data_root)
-    if drawn is not None:
-        return {"scenes": _Picture(*drawn)}
-    return {"scenes": _Picture(before.read_text(), ours=False)} if before.is_file() else {}
-
-
-@dataclass(frozen=True)
-class _Picture:
-    """A figure; one that is not `ours` was found in a file, and anything may stand in there."""
-
-    svg: str
-    png: bytes | None = None
-    ours: bool = True
-
-    def on_page(self, name: str) -> Markup:
-        if self.ours:
-            return Markup(figures.for_page(self.svg, of_arms=name != "scenes"))
-        return Markup('<img alt="" src="data:image/svg+xml;base64,{}">').format(b64encode(self.svg.encode()).decode())
-
-
-def _draw(
-    study: Study, setting: Mapping[str, Any], results: Results, summary: Mapping[str, Any]
-) -> dict[str, _Picture]:
-    key = tuple(setting["setting"].values())
-    runs = {
-        arm.name: [result for seed in study.seeds if (result := results.get((*key, arm.name, seed))) is not None]
-        for arm in study.arms
-    }
-    name, metric = str(key), summary["metric"]
-    if not any(arm["n"] for arm in setting["arms"]):
-        return {}
-    pictures = {}
-    if setting["comparisons"]:
-        pictures["intervals"] = figures.intervals(setting, metric, summary["rope"])
-    pictures["pairs"] = figures.pairs(setting, metric)
-    if any(arm["curve"] for entry in setting["robustness"] for arm in entry["arms"]):
-        pictures["radius"] = figures.radius(setting)
-    if any(runs.values()):
-        validated = study.validation_metric
-        pictures |= {
-            f"val_{validated}": figures.curves(
-                runs, f"val_{validated}", f"validation {words.measured(validated)}, %", name
-            ),
-            "val_nll": figures.curves(runs, "val_nll", "validation loss over the real classes", name),
-            "calibration": figures.calibration(runs, name),
-        }
-    drawn = {figure: _Picture(svg) for figure, svg in pictures.items()}
-    watched = probe_figures(runs, study.validation_metric, name) if any(runs.values()) else {}
-    return drawn | {figure: _Picture(svg, png) for figure, (svg, png) in watched.items()}
-
-
-def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
+def _content(summary: Summary) -> dict[str, Any]:
     """What the page and the Markdown have in common."""
+    of_setting = (
+        *(tables.transfer_table, tables.probes_table, tables.groups_table, tables.other_metrics_table),
+        *(tables.secondary_table, tables.costs_table),
+    )
+    of_both = (
+        *(tables.verdict_table, tables.statistics_table, tables.null_table, tables.robustness_table),
+        *(tables.seeds_table, tables.looks_table, classes_table),
+    )
+    headline, shown = text.headline(summary), summary.averages or summary.settings
+    across = [text.across_sentence(one, summary) for one in summary.across]
     return {
         "study": summary,
-        "headline": words.headline(summary),
-        "meaning": words.meaning(summary),
-        "sentences": lambda setting: words.sentences(setting, summary),
-        "place": words.place,
-        "measured": words.measured,
-        "provenance": {key: _told(value) for key, value in summary["provenance"].items() if value is not None},
-        "overview": overview_table(summary) if len(summary["settings"]) > 1 else None,
-        "domains": domains_tables(summary),
-        "selections": selections_table(summary),
-        "selection": words.selection(summary),
+        "headline": headline,
+        "sentences": lambda setting: text.sentences(setting, summary),
+        "first_sentences": [
+            rest
+            for one in (text.sentences(shown[0], summary, plans=False) if len(shown) == 1 else across)
+            if (rest := one.removeprefix(headline).strip())
+        ],
+        "plans": {
+            c.arm: plan for c in (shown[0].comparisons if len(shown) == 1 else ()) if (plan := text.plan(c, summary))
+        },
+        "place": text.place,
+        "measured": summary.measured,
+        "provenance": {key: _joined(value) for key, value in summary.provenance if value is not None},
+        "overview": tables.overview_table(summary) if len(summary.settings) > 1 else None,
+        "across": tables.across_table(summary),
+        "across_sentences": across,
+        "domains": tables.domains_tables(summary),
+        "selections": tables.selections_table(summary),
+        "selection": text.selection(summary),
         "tables": {
-            "verdict": lambda setting: verdict_table(setting, summary),
-            "statistics": lambda setting: statistics_table(setting, summary),
-            "null": lambda setting: null_table(setting, summary),
-            "robustness": lambda setting: robustness_table(setting, summary),
-            "transfer": transfer_table,
-            "probes": probes_table,
-            "groups": groups_table,
-            "classes": lambda setting: class_iou_table(setting["classes"], summary["rope"], _looks(setting, summary)),
-            "beside": beside_table,
-            "seeds": seeds_table,
-            "looks": lambda setting: looks_table(setting, summary),
+            **{table.__name__.removesuffix("_table"): table for table in of_setting},
+            **{table.__name__.removesuffix("_table"): partial(table, summary=summary) for table in of_both},
         },
     }
 
 
-def _looks(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> list[list[str]]:
-    """The seeds of each look at a study that goes on until it is decided."""
-    seeds = list(next(iter(setting["classes"].values())))
-    return [seeds[:count] for count in summary["looked_at"]] if summary["max_seeds"] else []
+def classes_table(setting: Setting, summary: Summary) -> tables.Table:
+    """The IoU of each class."""
+    return tables.class_iou_table(setting.classes, summary.rope)
 
 
-def _told(value: object) -> str:
+def _joined(value: object) -> str:
     """One value, or several that differ from trial to trial."""
     return " and ".join("none" if one is None else str(one) for one in (value if isinstance(value, list) else [value]))
 
@@ -214,7 +295,4 @@ def _environment() -> jinja2.Environment:
 
 def _escape_markdown(text: object) -> str:
     """Text in a cell of a table: no pipe, no tag, no emphasis of its own."""
-    shown = str(text)
-    for character in "\\`*_[]<>|#":
-        shown = shown.replace(character, f"\\{character}")
-    return shown.replace("\n", " ")
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", str(text)).replace("\n", " ")

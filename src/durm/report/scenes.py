@@ -1,29 +1,21 @@
 """Pictures of segmented scenes, as in Fig. 7 of the paper: what is there, what each arm sees, what the dummies take."""
 
-import io
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 import torch
 import torch.nn.functional as F
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from torch import Tensor, nn
+from torch import Tensor
 
-from durm.data.bundle import IGNORED, DataBundle, Samples
-from durm.evaluation.segmentation import Size, real_classes, segment
-from durm.heads import dummies
-from durm.report.figures import FAINT, INK, _short, drawing
-from durm.scores import dummy_hits, dummy_mass
+from durm.data.bundle import IGNORED
+from durm.report.figures import FAINT, INK, as_png, as_svg, drawing, short_name
+from durm.study.scenes import Palette, Scene
 
 WIDEST = 320
 """Pixels of a panel from left to right. Larger pictures are made smaller: many of them stand on a page."""
@@ -41,73 +33,14 @@ PANEL, GAP, HEADING, CAPTION, BAR, LETTER, LINE = 1.75, 0.06, 0.26, 0.24, 0.27, 
 """In inches: the width of a panel, what is between two, above the columns, below a panel, for the scale at the right,
 for a letter beside it, for a line of the legend."""
 
-Palette = Sequence[Sequence[int]]
-"""Red, green and blue of each class, 0 to 255."""
-
-
-@dataclass(frozen=True)
-class Scene:
-    """An image and what models make of it.
-
-    Attributes:
-        image: raw, uint8 (3, H, W).
-        truth: the classes, (H, W); `IGNORED` where there is none.
-        predictions: for each arm the class of each pixel, (H, W).
-        hits: for each arm with dummies, where one of them has the largest logit; bool (H, W).
-        mass: for each arm with dummies p_D, (H, W).
-    """
-
-    image: Tensor
-    truth: Tensor
-    predictions: Mapping[str, Tensor]
-    hits: Mapping[str, Tensor] = field(default_factory=dict)
-    mass: Mapping[str, Tensor] = field(default_factory=dict)
-
-
-def picture_scene(
-    models: Mapping[str, nn.Module],
-    samples: Samples,
-    index: int,
-    bundle: DataBundle,
-    *,
-    device: torch.device | None = None,
-    window: Size | None = None,
-    stride: Size | None = None,
-) -> Scene:
-    """One sample as the models of several arms see it. They are left in eval mode.
-
-    `window` and `stride` are those of `durm.evaluation.segmentation.segment`.
-    """
-    if samples.masks is None:
-        raise ValueError("these samples have no masks, so there is no truth to picture")
-    raw, classes = samples.inputs[index], bundle.num_classes
-    image = bundle.input.normalise(raw).to(device or torch.device("cpu"))
-    logits = {arm: segment(model, image, window=window, stride=stride).cpu() for arm, model in models.items()}
-    widened = [arm for arm, model in models.items() if dummies(model)]
-    return Scene(
-        image=raw,
-        truth=samples.masks[index],
-        predictions={arm: real_classes(z, classes) for arm, z in logits.items()},
-        hits={arm: dummy_hits(logits[arm], classes, dim=0) for arm in widened},
-        mass={arm: dummy_mass(logits[arm], classes, dim=0) for arm in widened},
-    )
-
 
 def draw_scenes(
     scenes: Sequence[Scene], class_names: Sequence[str], palette: Palette, name: str = "scenes"
 ) -> tuple[str, bytes]:
     """The picture of `scene_figure` as SVG and as PNG. The name keeps the ids of several figures on a page apart."""
     figure = scene_figure(scenes, class_names, palette)
-    svg, png = io.StringIO(), io.BytesIO()
     with drawing():
-        matplotlib.rcParams["svg.hashsalt"] = name
-        vector: Any = FigureCanvasSVG(figure)
-        vector.print_svg(svg, metadata={"Date": None, "Creator": None})
-        figure.set_dpi(WIDEST / PANEL)
-        figure.patch.set(visible=True, facecolor="white")
-        raster: Any = FigureCanvasAgg(figure)
-        raster.print_png(png, metadata={"Software": ""})
-    return svg.getvalue(), png.getvalue()
+        return as_svg(figure, name), as_png(figure, WIDEST / PANEL)
 
 
 def scene_figure(scenes: Sequence[Scene], class_names: Sequence[str], palette: Palette) -> Figure:
@@ -128,10 +61,12 @@ class _Sheet:
     """The figure while it is drawn. All scenes have the columns of the first."""
 
     def __init__(self, scenes: Sequence[Scene], class_names: Sequence[str], palette: np.ndarray) -> None:
-        self.colours = _by_class(palette)
+        self.colours = np.zeros((256, 3), np.uint8)  # of every value of a mask; those that are no class are black
+        self.colours[: len(palette)] = palette
         self.first, self.norm = scenes[0], _mass_scale(scenes)
         legend = _legend(scenes, class_names, palette)
-        headings = self._headings()
+        taken = [f"{short_name(arm)}, {what}" for arm in self.first.hits for what in ("dummies red", "dummy mass")]
+        headings = ["image", "truth", *map(short_name, self.first.predictions), *taken]  # as `_row` fills the columns
         self.ticks = _ticks(self.norm)
         bar = BAR + LETTER * max(map(len, self.ticks.values())) if self.first.hits else 0.0
         self.width = len(headings) * (PANEL + GAP) - GAP + bar
@@ -140,7 +75,6 @@ class _Sheet:
         below = LINE * math.ceil(len(legend) / columns) + 0.1
         self.height = HEADING + sum(heights) + CAPTION * len(scenes) + below
         self.figure = Figure(figsize=(self.width, self.height))
-        self.figure.patch.set_visible(False)
         top = self.height - HEADING
         for place, heading in enumerate(headings):
             middle = (place * (PANEL + GAP) + PANEL / 2) / self.width
@@ -155,23 +89,19 @@ class _Sheet:
             handlelength=1.3, handleheight=0.9, columnspacing=1.4, handletextpad=0.5, borderpad=0, borderaxespad=0,
         )  # fmt: skip
 
-    def _headings(self) -> list[str]:
-        """As `_row` fills the columns."""
-        taken = [f"{_short(arm)}, {what}" for arm in self.first.hits for what in ("dummies red", "dummy mass")]
-        return ["image", "truth", *map(_short, self.first.predictions), *taken]
-
     def _row(self, scene: Scene, bottom: float, height: float) -> None:
         """The panels of one scene."""
-        truth = _smaller_classes(scene.truth)
-        panels = [(_smaller_image(scene.image), ""), (_striped(self.colours[truth], truth == IGNORED), "")]
-        for arm in self.first.predictions:
-            panels.append((self.colours[_smaller_classes(scene.predictions[arm])], _right(scene, arm)))
+        truth = _smaller(scene.truth, "nearest-exact").astype(int)
+        seen = {arm: self.colours[_smaller(c, "nearest-exact").astype(int)] for arm, c in scene.predictions.items()}
+        image = _smaller(scene.image, "area").round().astype(np.uint8).transpose(1, 2, 0)
+        panels = [(image, ""), (_striped(self.colours[truth], truth == IGNORED), "")]
+        panels += [(seen[arm], _right(scene, arm)) for arm in self.first.predictions]
         for arm in self.first.hits:
             hits, mass = scene.hits[arm], scene.mass[arm]
-            faded = _faded(self.colours[_smaller_classes(scene.predictions[arm])])
-            faded[_smaller_hits(hits)] = _channels(RED)
+            faded = (255 * FADED + (1 - FADED) * seen[arm]).astype(np.uint8)
+            faded[_smaller(hits, "max") > 0] = _channels(RED)
             panels.append((faded, f"{_percent(hits.double().mean().item())} of the pixels"))
-            panels.append((_smaller_mass(mass), f"mean {_percent(mass.double().mean().item())}"))
+            panels.append((_smaller(mass, "area"), f"mean {_percent(mass.double().mean().item())}"))
         for place, (pixels, caption) in enumerate(panels):
             axes = self._axes(place * (PANEL + GAP), bottom, PANEL, height)
             axes.imshow(pixels, interpolation="none", cmap=COLOUR_MAP, norm=None if pixels.ndim == 3 else self.norm)
@@ -227,7 +157,7 @@ def _columns(names: Sequence[str], width: float) -> int:
 
 def _mass_scale(scenes: Sequence[Scene]) -> LogNorm:
     """From nearly the smallest to the largest p_D that is drawn."""
-    masses = [_smaller_mass(mass).ravel() for scene in scenes for mass in scene.mass.values()]
+    masses = [_smaller(mass, "area").ravel() for scene in scenes for mass in scene.mass.values()]
     drawn = np.concatenate(masses or [np.ones(1)])
     high = max(float(drawn.max()), 1e-9)
     low = max(float(np.quantile(drawn, 0.02)), high / 10**DECADES)
@@ -255,13 +185,6 @@ def _percent(share: float, *, short: bool = False) -> str:
     return f"{value:.{max(0, 1 - math.floor(math.log10(value)))}f} %" if value > 1e-6 else "< 10⁻⁶ %"
 
 
-def _by_class(palette: np.ndarray) -> np.ndarray:
-    """A colour for every value of a mask, (256, 3); values that are no class are black."""
-    colours = np.zeros((256, 3), np.uint8)
-    colours[: len(palette)] = palette
-    return colours
-
-
 def _striped(pixels: np.ndarray, where: np.ndarray) -> np.ndarray:
     rows, columns = np.indices(where.shape)
     stripes = (rows + columns) // STRIPE % 2 == 0
@@ -269,38 +192,15 @@ def _striped(pixels: np.ndarray, where: np.ndarray) -> np.ndarray:
     return pixels
 
 
-def _faded(pixels: np.ndarray) -> np.ndarray:
-    faded: np.ndarray = (255 * FADED + (1 - FADED) * pixels).astype(np.uint8)
-    return faded
-
-
 def _channels(colour: str) -> tuple[int, ...]:
     return tuple(bytes.fromhex(colour[1:]))
 
 
-def _smaller_image(image: Tensor) -> np.ndarray:
-    """(h, w, 3)."""
-    small = F.interpolate(image[None].float(), _size(image), mode="area")[0]
-    pixels: np.ndarray = small.round().byte().permute(1, 2, 0).numpy()
-    return pixels
-
-
-def _smaller_classes(mask: Tensor) -> np.ndarray:
-    small: np.ndarray = F.interpolate(mask[None, None].float(), _size(mask), mode="nearest-exact")[0, 0].long().numpy()
-    return small
-
-
-def _smaller_hits(hits: Tensor) -> np.ndarray:
-    """Where there is a hit at all."""
-    small: np.ndarray = (F.adaptive_max_pool2d(hits[None].float(), _size(hits))[0] > 0).numpy()
-    return small
-
-
-def _smaller_mass(mass: Tensor) -> np.ndarray:
-    small: np.ndarray = F.interpolate(mass[None, None].float(), _size(mass), mode="area")[0, 0].numpy()
-    return small
-
-
-def _size(picture: Tensor) -> Size:
-    height, width = picture.shape[-2:]
-    return (height, width) if width <= WIDEST else (max(1, round(height * WIDEST / width)), WIDEST)
+def _smaller(pixels: Tensor, mode: str) -> np.ndarray:
+    """(…, H, W) as floats, at most so wide as a panel; of the mode `max`, the largest value that a pixel stands for."""
+    height, width = pixels.shape[-2:]
+    size = (height, width) if width <= WIDEST else (max(1, round(height * WIDEST / width)), WIDEST)
+    planes = pixels.float().reshape(1, -1, height, width)
+    small = F.adaptive_max_pool2d(planes, size) if mode == "max" else F.interpolate(planes, size, mode=mode)
+    found: np.ndarray = small.reshape(*pixels.shape[:-2], *size).numpy()
+    return found

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from durm.report.words import attack_and_surface, bounds, decimals, p_value, plain, signed
-from durm.study.rules import ROPE
+from durm.metrics import describe_metric
+from durm.metrics.metric import PERCENT
+from durm.metrics.robust import attack_and_surface
+from durm.report.text import bounds, decimals, p_value, signed, value_decimals
+from durm.statistics.scale import PERCENT_ROPE
+from durm.statistics.verdict import Comparison
+from durm.study.records import ClassValues, Setting, Summary
 
 
 @dataclass(frozen=True)
@@ -25,208 +29,221 @@ class Table:
         return [[cell.text for cell in row] for row in self.rows]
 
 
-def verdict_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
+def verdict_table(setting: Setting, summary: Summary) -> Table:
     """One row for each arm, the baseline first, the derived arm last."""
-    comparisons = {c["arm"]: c for c in [*setting["comparisons"], *setting["derived"]["comparisons"]]}
-    rows = []
-    for arm in [*setting["arms"], *setting["derived"]["arms"]]:
-        comparison = comparisons.get(arm["arm"])
-        judged = _judged(comparison, summary) if comparison else [Cell(""), Cell(""), Cell(""), Cell("baseline")]
-        rows.append([_text(arm["arm"]), _count(arm["n"]), _plain(arm["mean"]), _plain(arm["std"]), *judged])
-    return Table(["arm", "n", "mean", "std", "difference", "interval", "p (Holm)", "verdict"], rows)
-
-
-def null_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
-    """The null control: each arm against itself, after a change that should not matter."""
+    comparisons = {c.arm: c for c in [*setting.comparisons, *setting.derived.comparisons]}
+    digits = f".{value_decimals(summary)}f"
     rows = [
         [
-            _text(c["baseline"]),
-            _text(_CHANGES[c["arm"] in _with_dummies(setting)]),
-            _count(c["n"]),
-            *_judged(c, summary),
+            *_row(arm.arm, arm.n, _number(arm.mean, digits), _number(arm.std, digits)),
+            *_judged(comparisons.get(arm.arm), summary.rope),
         ]
-        for c in setting["null_control"]["comparisons"]
+        for arm in [*setting.arms, *setting.derived.arms]
     ]
-    return Table(["arm", "against itself", "n", "difference", "interval", "p (Holm)", "verdict"], rows)
+    return Table(["arm", "n", "mean", "std", *JUDGED], rows)
 
 
-_CHANGES = {True: "with other dummies", False: "with its first head disturbed by 1e-6"}
+def null_table(setting: Setting, summary: Summary) -> Table:
+    """The null control: each arm against itself, after a change that should not matter."""
+    changes = {
+        arm.arm: "with other dummies" if arm.dummies else "with its first head disturbed by 1e-6"
+        for arm in setting.null_control.arms
+    }
+    rows = [
+        [*_row(c.baseline, changes[c.arm], c.n), *_judged(c, summary.rope)] for c in setting.null_control.comparisons
+    ]
+    return Table(["arm", "against itself", "n", *JUDGED], rows)
 
 
-def _with_dummies(setting: Mapping[str, Any]) -> set[str]:
-    return {arm["arm"] for arm in setting["null_control"]["arms"] if arm["dummies"]}
-
-
-def statistics_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
+def statistics_table(setting: Setting, summary: Summary) -> Table:
     """What stands behind the verdict, for those who know the words."""
-    rows = []
-    for c in [*setting["comparisons"], *setting["derived"]["comparisons"]]:
-        digits = decimals(c, summary["rope"])
-        rows.append(
-            [
-                _text(c["arm"]),
-                _interval(c["ci"], digits),
-                _p(c["p"]),
-                _p(c["p_min"]),
-                Cell(f"{c['wins']} / {c['ties']} / {c['losses']}", c["wins"]),
-                _plain(c["correlation"]),
-                Cell("–" if c["seeds_needed"] is None else f"{c['seeds_needed']:,}", c["seeds_needed"]),
-                _plain(c["variance_ratio"]),
-                _p(c["p_variance_holm"]),
-            ]
+    rows = [
+        _row(
+            *(c.arm, _interval(c.ci, decimals(c.ci_family, summary.rope))),
+            *(_interval(c.ci_samples, decimals(c.ci_family, summary.rope)), _p(c.p), _p(c.p_min)),
+            *(Cell(f"{c.wins} / {c.ties} / {c.losses}", c.wins), c.correlation, c.lost),
+            *(_number(c.min_difference, f".{decimals(c.ci_family, summary.rope)}f"), _planned_pairs(c)),
+            *(c.variance_ratio, _p(c.p_variance_holm)),
         )
+        for c in [*setting.comparisons, *setting.derived.comparisons]
+    ]
     headings = [
-        *("arm", "plain 95 % interval", "p", "smallest p", "wins / ties / losses", "correlation of pairs"),
-        *("seeds needed", "variance ratio", "its p (Holm)"),
+        *("arm", "95 % over seeds", "95 % over seeds and samples", "p", "smallest p", "wins / ties / losses"),
+        *("correlation of pairs", "lost", "smallest difference", "pairs for the margin"),
+        *("variance ratio", "its p (Holm)"),
     ]
     return Table(headings, rows)
 
 
-def looks_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
-    """What each look of a study that goes on until decided has seen; no rows for any other."""
+def _planned_pairs(comparison: Comparison) -> Cell:
+    """`120 (40 … 900)`."""
+    n, between = comparison.n_for_rope, comparison.n_for_rope_range
+    ends = f" ({between[0]:,} … {between[1]:,})" if between else ""
+    return Cell("–" if n is None else f"{n:,}{ends}", n)
+
+
+def secondary_table(setting: Setting) -> Table:
+    """The secondary metrics: every arm, by its own margin; no rows without any."""
     rows = []
-    for c in setting["comparisons"]:
-        digits = decimals(c, summary["rope"])
-        for number, look in enumerate(c.get("looks", ()), 1):
-            level = f"{100 * (1 - look['alpha']):.2f} %"
-            rows.append(
-                [
-                    *(_text(c["arm"]), _count(number), _count(look["n"])),
-                    *(Cell(level, look["alpha"]), _interval(look["interval"], digits)),
-                ]
+    for entry in setting.secondary:
+        comparisons = {comparison.arm: comparison for comparison in entry.comparisons}
+        metric = describe_metric(entry.metric)
+        digits = ".2f" if metric.unit == PERCENT else ".4f"
+        for arm in entry.arms:
+            values = (_number(arm.mean, digits), _number(arm.std, digits))
+            judged = _without_p(_judged(comparisons.get(arm.arm), entry.rope))
+            rows.append(_row(metric.label, arm.arm, arm.n, *values, f"±{entry.rope:g}", *judged))
+    return Table(["secondary metric", "arm", "n", "mean", "std", "margin", "difference", "interval", "verdict"], rows)
+
+
+def across_table(summary: Summary) -> Table:
+    """What all settings say together about each arm; no rows for a single setting."""
+    rows = []
+    for one in summary.across:
+        found = one.posterior
+        digits = decimals(found.interval, summary.rope)
+        rows.append(
+            _row(
+                *(one.arm, found.settings, Cell(signed(found.mean, digits), found.mean)),
+                *(_interval(found.interval, digits), found.better, found.equal, found.worse),
+                _interval(found.new_interval, digits),
             )
-    return Table(["arm", "look", "pairs", "level", "interval"], rows)
+        )
+    headings = ["arm", "settings", "mean effect", "95 % interval", "P(better)", "P(equal)", "P(worse)", "a new setting"]
+    return Table(headings, rows)
 
 
-def groups_table(setting: Mapping[str, Any]) -> Table:
-    """The accuracy of groups of classes, such as the tail of a long-tailed set; no rows where there are none."""
-    groups = list(dict.fromkeys(name for arm in setting["arms"] for name in arm["groups"]))
+def looks_table(setting: Setting, summary: Summary) -> Table:
+    """The interim analyses of a study that goes on until it is decided; no rows for any other."""
     rows = [
-        [_text(arm["arm"]), _plain(arm.get("balanced_accuracy")), *(_plain(arm["groups"].get(name)) for name in groups)]
-        for arm in setting["arms"]
-        if groups
+        _row(
+            *(c.arm, number, analysis.n, Cell(f"{100 * (1 - analysis.alpha):.2f} %", analysis.alpha)),
+            _interval(analysis.interval, decimals(c.ci_family, summary.rope)),
+        )
+        for c in setting.comparisons
+        for number, analysis in enumerate(c.looks, 1)
     ]
+    return Table(["arm", "analysis", "pairs", "level", "interval"], rows)
+
+
+def groups_table(setting: Setting) -> Table:
+    """The accuracy of groups of classes, such as the tail of a long-tailed set; no rows where there are none."""
+    groups = list(dict.fromkeys(name for arm in setting.arms for name in arm.groups))
+    arms = setting.arms if groups else []
+    rows = [_row(arm.arm, arm.balanced_accuracy, *map(arm.groups.get, groups)) for arm in arms]
     return Table(["arm", "mean of the classes", *groups], rows)
 
 
-def robustness_table(setting: Mapping[str, Any], summary: Mapping[str, Any]) -> Table:
+def robustness_table(setting: Setting, summary: Summary) -> Table:
     """What is left of the accuracy under each attack, with differences from the baseline; no rows without attacks."""
     rows = []
-    for entry in setting["robustness"]:
-        comparisons = {comparison["arm"]: comparison for comparison in entry["comparisons"]}
-        names = [_text(name) if name else Cell("") for name in attack_and_surface(entry["attack"])]
-        for arm in (arm for arm in entry["arms"] if arm["n"]):
-            judged = [Cell(""), Cell(""), Cell("baseline" if comparisons else "")]
-            if comparison := comparisons.get(arm["arm"]):
-                difference, interval, _, verdict = _judged(comparison, summary)
-                judged = [difference, interval, verdict]
-            measured = [_count(arm["n"]), _plain(arm["mean"]), _plain(arm["std"])]
-            rows.append([*names, _text(arm["arm"]), *measured, *judged, _plain(arm["into_dummies"])])
+    for entry in setting.robustness:
+        comparisons = {comparison.arm: comparison for comparison in entry.comparisons}
+        names = [name or EMPTY for name in attack_and_surface(entry.attack)]
+        for arm in (arm for arm in entry.arms if arm.n):
+            baseline = "baseline" if comparisons else ""
+            judged = _without_p(_judged(comparisons.get(arm.arm), summary.rope, baseline))
+            rows.append(_row(*names, arm.arm, arm.n, arm.mean, arm.std, *judged, arm.into_dummies))
     headings = ["attack", "through", "arm", "n", "mean", "std", "difference", "interval", "verdict", "into dummies %"]
     return Table(headings, rows)
 
 
-def probes_table(setting: Mapping[str, Any]) -> Table:
-    """What the probes saw, as single numbers; no rows without probes."""
+def probes_table(setting: Setting) -> Table:
+    """What the probes saw, as single numbers with three digits each; no rows without probes."""
     rows = []
-    for entry in setting["probes"]:
-        comparisons = {comparison["arm"]: comparison for comparison in entry["comparisons"]}
-        for arm in entry["arms"]:
-            if not arm["n"]:
-                continue
-            judged = [Cell(""), Cell(""), Cell("baseline" if arm["arm"] == setting["arms"][0]["arm"] else "")]
-            if comparison := comparisons.get(arm["arm"]):
-                interval = comparison["ci_family"]
-                judged = [
-                    _short_number(comparison["difference"]),
-                    Cell("–") if interval is None else Cell(" … ".join(map(_significant, interval)), interval[0]),
-                    _text(comparison["verdict"]),
-                ]
-            measured = [_count(arm["n"]), _short_number(arm["mean"]), _short_number(arm["std"])]
-            rows.append([_text(entry["label"]), _text(arm["arm"]), *measured, *judged])
+    for entry in setting.probes:
+        comparisons = {comparison.arm: comparison for comparison in entry.comparisons}
+        for arm in (arm for arm in entry.arms if arm.n):
+            judged = [EMPTY, EMPTY, Cell("baseline" if arm.arm == setting.arms[0].arm else "")]
+            if c := comparisons.get(arm.arm):
+                ends = [_number(end, ".3g") for end in c.ci_family or (None,)]
+                interval = Cell(" … ".join(end.text for end in ends), ends[0].sort)
+                judged = _row(_number(c.difference, ".3g"), interval, c.verdict)
+            measured = _row(entry.label, arm.arm, arm.n, _number(arm.mean, ".3g"), _number(arm.std, ".3g"))
+            rows.append([*measured, *judged])
     return Table(["quantity", "arm", "n", "mean", "std", "difference", "interval", "verdict"], rows)
 
 
-def _short_number(value: float | None) -> Cell:
-    return Cell("–") if value is None else Cell(_significant(value), value)
-
-
-def _significant(value: float) -> str:
-    """With three digits, however large or small it is."""
-    return f"{value:.3g}".replace("-", "−")
-
-
-def transfer_table(setting: Mapping[str, Any]) -> Table:
+def transfer_table(setting: Setting) -> Table:
     """What is left of the accuracy on what was made for another model; no rows where it was not measured."""
-    rows = [
-        [_text(arm["arm"]), _plain(arm["transfer"]["from_baseline"]), _plain(arm["transfer"]["to_baseline"])]
-        for arm in setting["arms"]
-        if arm.get("transfer")
-    ]
-    baseline = setting["arms"][0]["arm"]
+    baseline = setting.arms[0].arm
+    measured = [(arm.arm, arm.transfer) for arm in setting.arms if arm.transfer]
+    rows = [_row(arm, transfer["from_baseline"], transfer["to_baseline"]) for arm, transfer in measured]
     return Table(["arm", f"accuracy on what was made for {baseline}", f"{baseline} on what was made for it"], rows)
 
 
-def beside_table(setting: Mapping[str, Any]) -> Table:
-    """What is always looked at beside the metric: likelihood, calibration, what the dummies take, cost."""
-    ratios = {c["arm"]: c["cost_ratio"] for c in setting["comparisons"]}
-    rows = []
-    for arm in setting["arms"]:
-        ratio = ratios.get(arm["arm"], 1.0 if arm["n"] else None)
-        rows.append(
-            [
-                *(_text(arm["arm"]), _plain(arm["nll"], 4), _plain(arm["ece"]), _plain(arm["dummy_mass"], 3)),
-                *(_plain(arm["dummy_hits"], 3), _plain(arm["train_accuracy"])),
-                Cell("–" if ratio is None else f"× {ratio:.2f}", ratio),
-                Cell("–" if arm["parameters"] is None else f"{arm['parameters']:,.0f}", arm["parameters"]),
-            ]
-        )
-    headings = [
-        *("arm", "real-class NLL", "calibration error %", "dummy mass %", "dummy hits %", "training accuracy %"),
-        *("time of a step", "parameters"),
+def other_metrics_table(setting: Setting) -> Table:
+    """Other metrics that are always shown, as far as they are known: likelihood, calibration, dummies, cost."""
+    ratios = {c.arm: c.cost_ratio for c in setting.comparisons}
+    timed = any(arm.seconds_per_step for arm in setting.arms)
+    columns = {
+        "arm": [Cell(arm.arm, arm.arm) for arm in setting.arms],
+        "real-class NLL": [_number(arm.nll, ".4f") for arm in setting.arms],
+        "calibration error %": [_number(arm.ece) for arm in setting.arms],
+        "dummy mass %": [_number(arm.dummy_mass, ".3f") for arm in setting.arms],
+        "dummy hits %": [_number(arm.dummy_hits, ".3f") for arm in setting.arms],
+        "training accuracy %": [_number(arm.train_accuracy) for arm in setting.arms],
+        "time of a step": [
+            _number(ratios.get(arm.arm, 1.0 if arm.n else None) if timed else None, ".2f", "× ") for arm in setting.arms
+        ],
+        "parameters": [_number(arm.parameters, ",.0f") for arm in setting.arms],
+    }
+    known = {name: cells for name, cells in columns.items() if any(cell.sort is not None for cell in cells)}
+    rows = [list(row) for row in zip(*known.values(), strict=True)] if len(known) > 1 else []
+    return Table(list(known), rows)
+
+
+def costs_table(setting: Setting) -> Table:
+    """What a run of code that is not durm's took, mean over the seeds; the ratio is the median over the pairs."""
+    if not any(arm.cpu_seconds for arm in setting.arms):
+        return Table([], [])
+    ratios = {c.arm: c.cost_ratio for c in setting.comparisons}
+    rows = [
+        [
+            Cell(arm.arm, arm.arm),
+            _number(arm.seconds, ".3g"),
+            _number(arm.cpu_seconds, ".3g"),
+            _number(ratios.get(arm.arm, 1.0 if arm.n else None), ".2f", "× "),
+            _number(None if arm.peak_memory is None else arm.peak_memory / 2**20, ",.0f"),
+        ]
+        for arm in setting.arms
     ]
-    return Table(headings, rows)
+    return Table(["arm", "seconds", "CPU seconds", "CPU time", "peak memory, MiB"], rows)
 
 
-def seeds_table(setting: Mapping[str, Any]) -> Table:
+def seeds_table(setting: Setting, summary: Summary) -> Table:
     """Every number: one row for each seed, one column for each arm."""
-    arms = [*setting["arms"], *setting["derived"]["arms"], *setting["null_control"]["arms"]]
-    seeds = list(dict.fromkeys(seed for arm in arms for seed in arm["values"]))
-    rows = [[Cell(seed, int(seed)), *(_plain(arm["values"].get(seed), 3) for arm in arms)] for seed in seeds]
-    return Table(["seed", *(arm["arm"] for arm in arms)], rows)
+    arms = [*setting.arms, *setting.derived.arms, *setting.null_control.arms]
+    digits = f".{value_decimals(summary) + 1}f"
+    seeds = dict.fromkeys(seed for arm in arms for seed in arm.values)
+    rows = [
+        [Cell(seed, int(seed) if seed.isdecimal() else seed), *(_number(arm.values.get(seed), digits) for arm in arms)]
+        for seed in seeds
+    ]
+    return Table(["seed", *(arm.arm for arm in arms)], rows)
 
 
-def domains_tables(summary: Mapping[str, Any]) -> list[tuple[str, Table]]:
+def domains_tables(summary: Summary) -> list[tuple[str, Table]]:
     """For each data set with domains and each model: which, and the accuracy on each domain when it is held out.
 
     Rows are method and arm; the columns end with the mean over the domains and its difference from the baseline.
     """
-    found = {tuple(setting["setting"].values()): setting for setting in summary["settings"]}
+    found = {setting.key: setting for setting in summary.settings}
     tables: dict[tuple[str, str], Table] = {}
-    for average in summary["averages"]:
-        data, model, method = average["setting"].values()
-        headings = ["method", "arm", *average["domains"], "mean", "difference", "interval", "verdict"]
+    for average in summary.averages:
+        data, model, method = average.key
+        domains = average.domains or []
+        headings = ["method", "arm", *domains, "mean", "difference", "interval", "verdict"]
         table = tables.setdefault((data, model), Table(headings, []))
-        comparisons = {comparison["arm"]: comparison for comparison in average["comparisons"]}
-        for arm in average["arms"]:
-            means = [_mean_of(found[(f"{data}:{domain}", model, method)], arm["arm"]) for domain in average["domains"]]
-            judged = [Cell(""), Cell(""), Cell("baseline")]
-            if comparison := comparisons.get(arm["arm"]):
-                difference, interval, _, verdict = _judged(comparison, summary)
-                judged = [difference, interval, verdict]
-            row = [_text(method), _text(arm["arm"]), *map(_plain, means), _plain(arm["mean"]), *judged]
-            table.rows.append(row)
+        comparisons = {comparison.arm: comparison for comparison in average.comparisons}
+        for arm in average.arms:
+            means = [found[f"{data}:{domain}", model, method].arm(arm.arm).mean for domain in domains]
+            judged = _without_p(_judged(comparisons.get(arm.arm), summary.rope))
+            table.rows.append(_row(method, arm.arm, *means, arm.mean, *judged))
     return [(f"{data} with {model}", table) for (data, model), table in tables.items()]
 
 
-def _mean_of(setting: Mapping[str, Any], name: str) -> float | None:
-    mean: float | None = next(arm["mean"] for arm in setting["arms"] if arm["arm"] == name)
-    return mean
-
-
-def class_iou_table(
-    results: Mapping[str, Mapping[str, Mapping[str, float]]], rope: float = ROPE, looks: Sequence[Sequence[str]] = ()
-) -> Table:
+def class_iou_table(results: ClassValues, rope: float = PERCENT_ROPE) -> Table:
     """The IoU of each class of a segmentation: its mean over the seeds for each arm, and differences from the baseline.
 
     The intervals of all classes and arms hold together, so they are wider than one alone would be. The last row is the
@@ -235,42 +252,27 @@ def class_iou_table(
     Args:
         results: arm → seed → metrics, among them `iou_NAME` and `miou`; the first arm is the baseline.
         rope: how finely differences are written.
-        looks: the seeds of each look, if there were several.
     """
+    from durm.study.arm_results import compare_each  # it needs scipy, which tables alone do not
+
     baseline, *others = results
     runs = [metrics for seeds in results.values() for metrics in seeds.values()]
-    keys = list(dict.fromkeys(key for metrics in runs for key in metrics if key.startswith("iou_")))
-    rows = [row for family in (keys, ["miou"] if runs else []) for row in _iou_rows(results, family, rope, looks)]
-    differences = [heading for arm in others for heading in (f"{arm} − {baseline}", "interval")]
-    return Table(["class", *results, *differences], rows)
-
-
-def _iou_rows(
-    results: Mapping[str, Mapping[str, Mapping[str, float]]],
-    keys: Sequence[str],
-    rope: float,
-    looks: Sequence[Sequence[str]],
-) -> list[list[Cell]]:
-    """A row for each of the metrics, which are compared as one family."""
-    from durm.study.arms import compare_each  # it needs scipy, which tables alone do not
-
-    _, *others = results
-    values = {
-        (key, arm): {seed: metrics[key] for seed, metrics in seeds.items() if key in metrics}
-        for arm, seeds in results.items()
-        for key in keys
-    }
-    judged = compare_each(keys, [*results], values, rope, looks)
+    classes = list(dict.fromkeys(key for metrics in runs for key in metrics if key.startswith("iou_")))
     rows = []
-    for key in keys:
-        found = [values[key, arm].values() for arm in results]
-        row = [_text("mean" if key == "miou" else key.removeprefix("iou_"))]
-        row += [_plain(sum(of_arm) / len(of_arm) if of_arm else None) for of_arm in found]
-        for arm in others:
-            difference, interval, _, _ = _judged(judged[key, arm], {"rope": rope})
-            row += [difference, interval]
-        rows.append(row)
-    return rows
+    for family in (classes, ["miou"] if runs else []):
+        values = {
+            (key, arm): {seed: metrics[key] for seed, metrics in seeds.items() if key in metrics}
+            for arm, seeds in results.items()
+            for key in family
+        }
+        judged = compare_each(family, [*results], values, rope)
+        for key in family:
+            found = [values[key, arm].values() for arm in results]
+            means = [sum(of_arm) / len(of_arm) if of_arm else None for of_arm in found]
+            differences = [cell for arm in others for cell in _judged(judged[key, arm], rope)[:2]]
+            rows.append(_row("mean" if key == "miou" else key.removeprefix("iou_"), *means, *differences))
+    headings = [heading for arm in others for heading in (f"{arm} − {baseline}", "interval")]
+    return Table(["class", *results, *headings], rows)
 
 
 def scene_table(
@@ -284,65 +286,74 @@ def scene_table(
         confusion: for each class how many of its pixels have each of the C + C_d logits as their largest.
     """
     rows = []
-    for number, name in enumerate(class_names):
-        counts = confusion[number]
+    for number, (name, counts) in enumerate(zip(class_names, confusion, strict=True)):
         pixels, hits = sum(counts), sum(counts[len(class_names) :])
         wrong = [0 if other == number else counts[other] for other in range(len(class_names))]
         mistaken = f"{class_names[wrong.index(max(wrong))]} ({100 * max(wrong) / pixels:.1f} %)" if any(wrong) else "–"
-        row = [_text(name), Cell(f"{pixels:,}", pixels), _plain(classes["iou"][number])]
-        row += [_plain(classes["accuracy"][number]), _text(mistaken)]
-        rows.append([*row, _plain(100 * hits / pixels if pixels else None, 3)])
+        dummies = _number(100 * hits / pixels if pixels else None, ".3f")
+        rows.append(
+            _row(name, _number(pixels, ","), classes["iou"][number], classes["accuracy"][number], mistaken, dummies)
+        )
     return Table(["class", "pixels", "IoU %", "accuracy %", "most taken for", "dummy hits %"], rows)
 
 
-def selections_table(summary: Mapping[str, Any]) -> Table:
+def selections_table(summary: Summary) -> Table:
     """The mean accuracy on the held-out domains under each rule of selecting weights."""
     rules = ("last", "best-val", "oracle", "average")
     rows = [
-        [
-            *(_text(part) for part in average["setting"].values()),
-            *(_text(arm["arm"]), *(_plain(arm["selections"].get(rule)) for rule in rules)),
-        ]
-        for average in summary["averages"]
-        for arm in average["arms"]
+        _row(*average.setting.values(), arm.arm, *map(arm.selections.get, rules))
+        for average in summary.averages
+        for arm in average.arms
     ]
-    return Table(["data", "model", "method", "arm", *rules], rows)
+    axes = summary.averages[0].setting if summary.averages else ("data", "model", "method")
+    return Table([*axes, "arm", *rules], rows)
 
 
-def overview_table(summary: Mapping[str, Any]) -> Table:
+def overview_table(summary: Summary) -> Table:
     """Every comparison of a grid, one row each; before them, of data with domains, the means over these."""
     rows = []
-    for setting in [*summary["averages"], *summary["settings"]]:
-        for comparison in setting["comparisons"]:
-            words = [_text(part) for part in setting["setting"].values()]
-            if "domains" in setting:
-                words[0] = _text(f"{words[0].text}, mean of {len(setting['domains'])} domains")
-            rows.append([*words, _text(comparison["arm"]), _count(comparison["n"]), *_judged(comparison, summary)])
-    return Table(
-        [*summary["settings"][0]["setting"], "arm", "n", "difference", "interval", "p (Holm)", "verdict"], rows
-    )
+    for setting in summary.sections:
+        names = setting.names
+        if setting.domains is not None:
+            names[0] += f", mean of {len(setting.domains)} domains"
+        rows += [[*_row(*names, c.arm, c.n), *_judged(c, summary.rope)] for c in setting.comparisons]
+    return Table([*summary.settings[0].setting, "arm", "n", *JUDGED], rows)
 
 
-def _judged(comparison: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Cell]:
-    digits = decimals(comparison, summary["rope"])
+EMPTY = Cell("")
+JUDGED = ("difference", "interval", "p (Holm)", "verdict")
+
+
+def _judged(comparison: Comparison | None, rope: float, otherwise: str = "baseline") -> list[Cell]:
+    """The cells below `JUDGED`; where there is no comparison, the last has the other word."""
+    if comparison is None:
+        return [EMPTY, EMPTY, EMPTY, Cell(otherwise)]
+    digits = decimals(comparison.ci_family, rope)
+    difference = Cell(signed(comparison.difference, digits), comparison.difference)
+    word = comparison.verdict or "not judged"
+    return _row(difference, _interval(comparison.ci_family, digits), _p(comparison.p_holm), word)
+
+
+def _without_p(judged: list[Cell]) -> list[Cell]:
+    difference, interval, _, verdict = judged
+    return [difference, interval, verdict]
+
+
+def _row(*values: Cell | str | float | None) -> list[Cell]:
+    """Texts and whole numbers as they are, other numbers with two decimals."""
     return [
-        Cell(signed(comparison["difference"], digits), comparison["difference"]),
-        _interval(comparison["ci_family"], digits),
-        _p(comparison["p_holm"]),
-        _text(comparison["verdict"]),
+        value
+        if isinstance(value, Cell)
+        else Cell(str(value), value)
+        if isinstance(value, str | int)
+        else _number(value)
+        for value in values
     ]
 
 
-def _text(text: str) -> Cell:
-    return Cell(text, text)
-
-
-def _count(n: int) -> Cell:
-    return Cell(str(n), n)
-
-
-def _plain(value: float | None, digits: int = 2) -> Cell:
-    return Cell(plain(value, digits), value)
+def _number(value: float | None, form: str = ".2f", before: str = "") -> Cell:
+    """With a real minus; a dash for what is not defined."""
+    return Cell("–" if value is None else before + f"{value:{form}}".replace("-", "−"), value)
 
 
 def _interval(interval: Sequence[float] | None, digits: int) -> Cell:

@@ -3,12 +3,14 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from durm._files import make_folder, write_whole
-from durm.report.figures import COLOURS, _Panel, beside, drawing
+from matplotlib.axes import Axes
+
+from durm._files import write_files
+from durm.report.figures import COLOURS, drawing, side_by_side
 from durm.theory import (
     Curves,
     difference_curves,
@@ -50,9 +52,27 @@ def theorem_2(ratios: Sequence[float] = RATIOS, steps: Sequence[int] = STEPS) ->
     ]
 
 
+def theory_tables(numbers: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Title, headings and rows of each table: Theorem 2 twice, by the ratio and the number of steps, and Theorem 1."""
+    questions = {
+        "probability": "Theorem 2: how often is the smallest of T gradients smaller with dummies, P(g₍₁₎ ≥ ĝ₍₁₎)?",
+        "size_probability": "And the one that is nearest to zero, P(min |g| ≥ min |ĝ|)?",
+    }
+    steps = dict.fromkeys(row["steps"] for row in numbers["theorem_2"])
+    for key, question in questions.items():
+        table: dict[str, list[str]] = {}
+        for row in numbers["theorem_2"]:
+            table.setdefault(f"{row['ratio']:g}", []).append(f"{row[key]:.6f}")
+        yield question, ["ratio", *(f"T = {step:,}" for step in steps)], [[name, *row] for name, row in table.items()]
+    first = numbers["theorem_1"]
+    model = ", ".join(f"{name} = {value:g}" for name, value in first["model"].items())
+    found = {"closed form": first["closed_form"], f"simulated, n = {first['simulated']['n']:,}": first["simulated"]}
+    rows = [[name, f"{value['erm']:.6f}", f"{value['durm']:.6f}"] for name, value in found.items()]
+    yield f"\nTheorem 1: the variance of a class's gradient, if {model}", ["", "ERM", "with dummies"], rows
+
+
 def write_theory(folder: Path, numbers: Mapping[str, Any]) -> list[Path]:
     """Writes theory.json (the numbers, and the curves of the figure), theory.csv (Theorem 2 alone) and the figure."""
-    make_folder(folder)
     panels = {"a": distribution_curves(), "b": difference_curves(), "c": probability_curves()}
     curves = {name: {"x": c.x.tolist(), "y": c.y.tolist(), "values": c.values} for name, c in panels.items()}
     table = io.StringIO()
@@ -66,48 +86,39 @@ def write_theory(folder: Path, numbers: Mapping[str, Any]) -> list[Path]:
         "theory.svg": svg.encode(),
         "theory.png": png,
     }
-    for name, content in files.items():
-        write_whole(folder / name, content)
-    return [folder / name for name in files]
+    return write_files(folder, files)
 
 
 def draw_figure() -> tuple[str, bytes]:
     """Fig. 6 as SVG and as PNG, with one curve that the paper has not: panel (c) for the smallest |g|."""
     with drawing():
-        return beside([_distributions, _differences, _probabilities], "theory")
+        return side_by_side([_distributions, _differences, _probabilities], "theory")
 
 
-def _distributions(panel: _Panel) -> None:
-    curves = distribution_curves()
-    _plot(panel, curves)
-    panel.x_scale("(a)  gradient g, in units of σ of ERM")
-    panel.y_scale("distribution function F(g)")
-    panel.names(map(_spread, curves.values), "upper left")
+def _distributions(axes: Axes) -> None:
+    _plot_spread(axes, distribution_curves(), "(a)", "distribution function F(g)")
 
 
-def _differences(panel: _Panel) -> None:
-    curves = difference_curves()
-    _plot(panel, curves)
-    panel.x_scale("(b)  gradient g, in units of σ of ERM")
-    panel.y_scale("(1 − F̂(g)) − (1 − F(g))")
-    panel.names(map(_spread, curves.values), "upper left")
+def _differences(axes: Axes) -> None:
+    _plot_spread(axes, difference_curves(), "(b)", "(1 − F̂(g)) − (1 − F(g))")
 
 
-def _probabilities(panel: _Panel) -> None:
+def _plot_spread(axes: Axes, curves: Curves, panel: str, label: str) -> None:
+    _plot(axes, curves, lambda ratio: "σ of ERM" if ratio == 1 else f"σ̂ = {ratio:g} σ")
+    axes.set(xlabel=f"{panel}  gradient g, in units of σ of ERM", ylabel=label)
+    axes.legend(loc="upper left")
+
+
+def _probabilities(axes: Axes) -> None:
     curves = probability_curves()
     most = int(curves.values[-1])
-    _plot(panel, curves)
-    panel.axes.plot(curves.x, size_probability(curves.x, most), color=COLOURS[len(curves.values)])
-    panel.axes.set_ylim(0, 1.02)
-    panel.x_scale("(c)  ratio of standard deviations, σ̂/σ", {ratio: str(ratio) for ratio in range(1, 5)})
-    panel.y_scale("probability P(g₍₁₎ ≥ ĝ₍₁₎)")
-    panel.names([*(f"T = {int(steps):,}" for steps in curves.values), f"of |g|, T = {most:,}"], "lower left")
+    _plot(axes, curves, lambda steps: f"T = {int(steps):,}")
+    of_size = size_probability(curves.x, most)
+    axes.plot(curves.x, of_size, color=COLOURS[len(curves.values)], label=f"of |g|, T = {most:,}")
+    axes.set(ylim=(0, 1.02), xlabel="(c)  ratio of standard deviations, σ̂/σ", ylabel="probability P(g₍₁₎ ≥ ĝ₍₁₎)")
+    axes.legend(loc="lower left")
 
 
-def _plot(panel: _Panel, curves: Curves) -> None:
-    for y, colour in zip(curves.y, COLOURS, strict=False):
-        panel.axes.plot(curves.x, y, color=colour)
-
-
-def _spread(ratio: float) -> str:
-    return "σ of ERM" if ratio == 1 else f"σ̂ = {ratio:g} σ"
+def _plot(axes: Axes, curves: Curves, name: Callable[[float], str]) -> None:
+    for y, value, colour in zip(curves.y, curves.values, COLOURS, strict=False):
+        axes.plot(curves.x, y, color=colour, label=name(value))

@@ -3,10 +3,11 @@
 Fabric's wrapper costs a fifth of a 1 ms step and its import takes seconds, so the common small case does without it.
 """
 
+import multiprocessing
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -17,57 +18,25 @@ from durm.errors import InputError
 from durm.training.trial import Trial
 
 
-class Engine(Protocol):
-    """What the loop needs to know of the devices."""
-
-    device: torch.device
-    rank: int
-    ranks: int
-
-    def setup(self, model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer]) -> tuple[nn.Module, Any]: ...
-
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """A module that is trained beside the model."""
-
-    def backward(self, loss: Tensor) -> None: ...
-
-
 class Plain:
-    """One CPU device, 32 bit: the model and the optimizer are what they are."""
+    """One CPU device, 32 bit: the part of Lightning Fabric that the loop needs, with nothing to wrap."""
 
     device = torch.device("cpu")
-    rank = 0
-    ranks = 1
+    global_rank = 0
+    world_size = 1
 
-    def setup(self, model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer]) -> tuple[nn.Module, Any]:
-        return model, make(model)
+    def setup(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, Any]:
+        return model, optimizer
 
-    def wrap(self, module: nn.Module) -> nn.Module:
+    def setup_module(self, module: nn.Module) -> nn.Module:
         return module
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()
 
 
-class Fabric:
-    """GPUs, several devices, other precisions: Lightning Fabric wraps the model and the optimizer."""
-
-    def __init__(self, fabric: Any) -> None:
-        self.fabric = fabric
-        self.device: torch.device = fabric.device
-        self.rank: int = fabric.global_rank
-        self.ranks: int = fabric.world_size
-
-    def setup(self, model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer]) -> tuple[nn.Module, Any]:
-        wrapped, optimizer = self.fabric.setup(model, make(model))
-        return wrapped, optimizer
-
-    def wrap(self, module: nn.Module) -> nn.Module:
-        wrapped: nn.Module = self.fabric.setup_module(module)
-        return wrapped
-
-    def backward(self, loss: Tensor) -> None:
-        self.fabric.backward(loss)
+Engine: TypeAlias = Any
+"""`Plain`, or a `lightning.Fabric`."""
 
 
 def with_engine(trial: Trial, work: Callable[[Engine], Any]) -> Any:
@@ -77,7 +46,7 @@ def with_engine(trial: Trial, work: Callable[[Engine], Any]) -> Any:
         return _in_processes(trial, work)
     if trial.device == "cpu" and trial.precision == "32":
         return work(Plain())
-    return work(Fabric(_make_fabric(trial)))
+    return work(_make_fabric(trial))
 
 
 def check_precision(trial: Trial) -> None:
@@ -98,10 +67,8 @@ def _make_fabric(trial: Trial) -> Any:
             precision=trial.precision,
         )
     except (RuntimeError, ValueError, lightning.fabric.utilities.exceptions.MisconfigurationException) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"device {trial.device!r} with precision {trial.precision!r} cannot be used: {reason}"
-        ) from None
+        asked = f"device {trial.device!r} with precision {trial.precision!r}"
+        raise InputError(f"{asked} cannot be used: {str(error).splitlines()[0]}") from None
 
 
 def _in_processes(trial: Trial, work: Callable[[Engine], Any]) -> Any:
@@ -109,28 +76,22 @@ def _in_processes(trial: Trial, work: Callable[[Engine], Any]) -> Any:
 
     Fabric's own launcher imports lightning in the new process before `durm._torchvision` could be.
     """
-    results = torch.multiprocessing.get_context("spawn").SimpleQueue()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    spawn(_process, (trial, work, port, results), nprocs=trial.devices)
-    return results.get()
+    with multiprocessing.get_context("spawn").Manager() as manager:  # a pipe would block on results of over 64 KiB
+        results = manager.dict()
+        spawn(_process, (trial, work, port, results), nprocs=trial.devices)
+        return results[0]
 
 
 def _process(rank: int, trial: Trial, work: Callable[[Engine], Any], port: int, results: Any) -> None:
-    os.environ |= {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(trial.devices),
-        "LOCAL_WORLD_SIZE": str(trial.devices),
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "GROUP_RANK": "0",
-        "TORCHELASTIC_RUN_ID": "durm",
-    }
+    own, size = str(rank), str(trial.devices)
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "durm"}
+    os.environ |= {"RANK": own, "LOCAL_RANK": own, "GROUP_RANK": "0", "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
     fabric = _make_fabric(trial)
     fabric.launch()
-    result = work(Fabric(fabric))
+    result = work(fabric)
     if rank == 0:
-        results.put(result)
+        results[0] = result
     torch.distributed.destroy_process_group()

@@ -33,15 +33,14 @@ def learning_rate(spec: TrainSpec, step: int, total: int, steps_per_epoch: int) 
 
 
 def make_optimizer(
-    spec: TrainSpec, parameters: Iterable[nn.Parameter], beside: nn.Module | None = None, lr_scale: float = 1.0
+    spec: TrainSpec, parameters: Iterable[nn.Parameter], extra_module: nn.Module | None = None, lr_scale: float = 1.0
 ) -> torch.optim.Optimizer:
-    """The optimizer of a model, and of a module beside it that has `lr_scale` times its learning rate."""
+    """The optimizer of a model, and of a module trained with it at `lr_scale` times its learning rate."""
     trained: list[dict[str, Any]] = [{"params": [p for p in parameters if p.requires_grad], "lr_scale": 1.0}]
-    if beside is not None:
-        trained.append({"params": list(beside.parameters()), "lr_scale": lr_scale})
+    if extra_module is not None:
+        trained.append({"params": list(extra_module.parameters()), "lr_scale": lr_scale})
+    shared: dict[str, Any] = {"lr": spec.lr, "weight_decay": spec.weight_decay}
     if spec.optimizer == "sgd":
-        return torch.optim.SGD(
-            trained, spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, nesterov=spec.nesterov
-        )
+        return torch.optim.SGD(trained, momentum=spec.momentum, nesterov=spec.nesterov, **shared)
     kind = torch.optim.AdamW if spec.optimizer == "adamw" else torch.optim.Adam
-    return kind(trained, spec.lr, betas=spec.betas, weight_decay=spec.weight_decay)
+    return kind(trained, betas=spec.betas, **shared)

@@ -1,41 +1,42 @@
-"""What a model is trained to tell: how its batches are made, and what is measured of it."""
+"""The task of a model, classification or segmentation: how its batches are made, and what is measured of it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from durm.data.bundle import DataBundle, Samples
-from durm.data.scenes import SceneAugmentation
+from durm.data.segmentation_augment import SceneAugmentation
 from durm.errors import InputError
-from durm.evaluation.classification import class_accuracies, classification_metrics, reliability
 from durm.heads import full_logits
-from durm.scores import probabilities
-from durm.training.feeding import Batches, Feed, SceneFeed, evaluation_batches
+from durm.metrics import measure
+from durm.metrics.classification import predictions_of
+from durm.training.loaders import Batches, SegmentationLoader, TrainLoader, evaluation_batches
+from durm.training.segmentation import evaluate_scenes
 from durm.training.trial import Trial
 
 EVALUATION_BATCH = 256
+EVALUATION_LOGITS = 2**25
+"""The most logits of a batch: 128 MB in single precision. Heads of up to 131,072 logits have whole batches."""
 SCENE_AUGMENTATIONS = ("none", "flip", "scene", "scene-jitter")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What is measured on samples.
+    """What is measured on samples; the fields are those of `durm.training.result.Result`.
 
-    Attributes:
-        metrics: by name.
-        reliability: see `durm.evaluation.classification.reliability`.
-        classes: by name, a value for each class; None where a class has no samples.
-        confusion: of segmentation, for each class (row) how many of its pixels have each of the C + C_d logits as their
-            largest.
+    `outcomes` has what became of each sample: see `durm.metrics.outcomes`; of scenes, confusion counts.
     """
 
     metrics: dict[str, float]
     reliability: dict[str, list[float]]
     classes: dict[str, list[float | None]] = field(default_factory=dict)
     confusion: list[list[int]] = field(default_factory=list)
+    outcomes: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 class Task(ABC):
@@ -43,23 +44,32 @@ class Task(ABC):
 
     metric: ClassVar[str]
     train_samples: ClassVar[int]
+    loader_kind: ClassVar[type[Batches[Any]]]
 
-    def __init__(self, trial: Trial, bundle: DataBundle, device: torch.device) -> None:
-        self.trial, self.bundle, self.device = trial, bundle, device
+    def __init__(self, trial: Trial, bundle: DataBundle, device: torch.device, num_workers: int = 0) -> None:
+        self.trial, self.bundle, self.device, self.num_workers = trial, bundle, device, num_workers
         self.memory_format = torch.channels_last if trial.train.channels_last else torch.preserve_format
 
-    @abstractmethod
-    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> Batches[Any]:
+    def loader(self, rank: int = 0, ranks: int = 1) -> Batches[Any]:
         """The training batches; of each, the part of this rank."""
+        bundle, size, seed = self.bundle, self.trial.train.batch_size, self.trial.seed
+        return self.loader_kind(
+            bundle.train, bundle.input, self.augmentation, size, seed, rank, ranks, self.num_workers
+        )
+
+    @property
+    @abstractmethod
+    def augmentation(self) -> Any:
+        """That of the trial, or what suits the data."""
 
     @abstractmethod
     def scores(self, model: nn.Module, samples: Samples) -> Scores:
         """The model is left in eval mode."""
 
 
-def make_task(trial: Trial, bundle: DataBundle, device: torch.device) -> Task:
+def make_task(trial: Trial, bundle: DataBundle, device: torch.device, num_workers: int = 0) -> Task:
     check_recipe(trial, bundle)
-    return TASKS[bundle.task](trial, bundle, device)
+    return TASKS[bundle.task](trial, bundle, device, num_workers)
 
 
 def check_recipe(trial: Trial, bundle: DataBundle) -> None:
@@ -86,28 +96,38 @@ class Classification(Task):
 
     metric = "accuracy"
     train_samples = 10_000
+    loader_kind = TrainLoader
 
-    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> Feed:
-        spec, bundle = self.trial.train, self.bundle
-        augment = spec.augment or bundle.augment
-        return Feed(bundle.train, bundle.input, augment, spec.batch_size, self.trial.seed, rank, ranks, num_workers)
-
-    def scores(self, model: nn.Module, samples: Samples) -> Scores:
-        logits, classes = self.predict(model, samples), self.bundle.num_classes
-        return Scores(
-            metrics=classification_metrics(logits, samples.labels, classes, self.bundle.groups),
-            reliability=reliability(probabilities(logits, classes), samples.labels),
-            classes={"accuracy": class_accuracies(logits, samples.labels, classes)},
-        )
+    @property
+    def augmentation(self) -> str:
+        return self.trial.train.augment or self.bundle.augment
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, samples: Samples) -> Tensor:
-        """All C + C_d logits of the samples."""
+    def scores(self, model: nn.Module, samples: Samples) -> Scores:
         model.eval()
+        predictions = predictions_of(
+            lambda: self.logits(model, samples), samples.labels, self.bundle.num_classes, self.bundle.groups
+        )
+        return Scores(
+            metrics=measure("classification", predictions),
+            reliability=predictions.reliability,
+            classes={"accuracy": predictions.class_accuracies},
+            outcomes={name: _compact(name, values) for name, values in predictions.outcomes.items()},
+        )
+
+    def logits(self, model: nn.Module, samples: Samples) -> Iterator[Tensor]:
+        """All logits, (n, C + C_d), batch by batch."""
+        width = self.bundle.num_classes + self.trial.dummies
+        size = max(1, min(EVALUATION_BATCH, EVALUATION_LOGITS // width))
+        batches = evaluation_batches(samples, self.bundle.input, size, self.num_workers)
         with full_logits(model):
-            batches = evaluation_batches(samples, self.bundle.input, EVALUATION_BATCH)
-            on_device = (inputs.to(self.device, memory_format=self.memory_format) for inputs in batches)
-            return torch.cat([model(inputs).float().cpu() for inputs in on_device])
+            for batch in batches:
+                yield model(batch.to(self.device, memory_format=self.memory_format)).float().cpu()
+
+
+def _compact(name: str, values: torch.Tensor) -> np.ndarray:
+    """As it is kept: `correct` in bytes, the rest in single precision."""
+    return values.numpy().astype(np.uint8 if name == "correct" else np.float32)
 
 
 class Segmentation(Task):
@@ -115,12 +135,7 @@ class Segmentation(Task):
 
     metric = "miou"
     train_samples = 200
-
-    def feed(self, rank: int = 0, ranks: int = 1, num_workers: int = 0) -> SceneFeed:
-        spec, bundle = self.trial.train, self.bundle
-        return SceneFeed(
-            bundle.train, bundle.input, self.augmentation, spec.batch_size, self.trial.seed, rank, ranks, num_workers
-        )
+    loader_kind = SegmentationLoader
 
     @property
     def crop(self) -> tuple[int, int]:
@@ -130,26 +145,23 @@ class Segmentation(Task):
 
     @property
     def augmentation(self) -> SceneAugmentation:
-        spec, format = self.trial.train, self.bundle.input
+        spec = self.trial.train
         kind = spec.augment or "scene"
-        scaled = kind in ("scene", "scene-jitter")
-        red, green, blue = (round(value) for value in format.mean.flatten().tolist())
+        red, green, blue = (round(value) for value in self.bundle.input.mean.flatten().tolist())
         return SceneAugmentation(
             crop=self.crop,
-            scales=spec.scales if scaled else (1.0, 1.0),
+            scales=spec.scales if kind.startswith("scene") else (1.0, 1.0),
             flip=kind != "none",
             jitter=kind == "scene-jitter",
             fill=(red, green, blue),
         )
 
     def scores(self, model: nn.Module, samples: Samples) -> Scores:
-        from durm.evaluation.segmentation import evaluate_scenes
-
-        tally = evaluate_scenes(
-            model, samples, self.bundle, self.device,
-            window=self.trial.window, stride=self.trial.window_stride, memory_format=self.memory_format,
-        )  # fmt: skip
-        return Scores(tally.metrics(), tally.reliability, tally.classes, tally.confusion_all.tolist())
+        sizes = {"window": self.trial.window, "stride": self.trial.window_stride}
+        tally = evaluate_scenes(model, samples, self.bundle, self.device, memory_format=self.memory_format, **sizes)
+        counts = torch.stack(tally.confusion_by_image).numpy().astype(np.int32)
+        confusion = tally.confusion_all.tolist()
+        return Scores(tally.metrics(), tally.reliability, tally.classes, confusion, {"confusion": counts})
 
 
 TASKS: dict[str, type[Task]] = {"classification": Classification, "segmentation": Segmentation}

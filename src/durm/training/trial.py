@@ -2,326 +2,155 @@
 
 import hashlib
 import json
-import re
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
-from durm.errors import unknown
-
-Positive = Annotated[int, Field(gt=0)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Precision = Annotated[
-    Literal["32", "bf16-mixed", "16-mixed", "bf16-true", "64"],
-    BeforeValidator(lambda value: str(value) if isinstance(value, int) else value),  # YAML reads 32 as a number
-]
-
+from durm._config import Config, NotNegative
+from durm.heads.init import Kind
+from durm.methods import (
+    AveragerConfig,
+    Method,
+    ObjectiveConfig,
+    as_averager,
+    as_objective,
+    newest_versions,
+    parse_method,
+    with_average,
+)
+from durm.methods.version1 import split_flat
+from durm.training.spec import AttackSpec as AttackSpec
+from durm.training.spec import Conditions as Conditions
+from durm.training.spec import TrainSpec as TrainSpec
 
 MOST_DUMMIES = 10_000
 """Far beyond any use; a slip of the keyboard should not fill the memory."""
 
 
-class Strict(BaseModel):
-    """A model that cannot be changed and that takes no key it does not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def _fraction(value: Any) -> Any:
-    """`8/255` as a number, which is how ε is written."""
-    if isinstance(value, str) and re.fullmatch(r"\s*[\d.]+\s*(/\s*[\d.]+\s*)?", value):
-        over, _, under = value.partition("/")
-        return float(over) / float(under or 1) if float(under or 1) else value
-    return value
-
-
-Epsilon = Annotated[float, BeforeValidator(_fraction), Field(ge=0, allow_inf_nan=False)]
-Surface = Literal["real", "full", "dummy"]
-
-
-class TrainSpec(Strict):
-    """How a model is trained.
-
-    Attributes:
-        epochs: passes over the training data; or give `iterations`.
-        iterations: optimizer steps, instead of epochs.
-        batch_size: samples in a step, or of each domain in a step, where the data have domains. A last batch that is
-            not full is dropped, unless it is the only one.
-        lr: the learning rate after the warm-up.
-        optimizer: sgd, adam or adamw.
-        momentum: of SGD.
-        nesterov: whether SGD's momentum is Nesterov's.
-        betas: of Adam and AdamW.
-        weight_decay: L2 for SGD and Adam, decoupled for AdamW.
-        schedule: constant, step, cosine or poly, over the steps after the warm-up.
-        warmup: steps over which the learning rate rises linearly to `lr`.
-        min_lr: where cosine and poly end.
-        step_epochs: epochs after which `step` multiplies the learning rate by `gamma`.
-        gamma: the factor of `step`.
-        power: of `poly`.
-        label_smoothing: over the real classes.
-        mixup_alpha: of the method `mixup`, whose shares are drawn from Beta(α, α).
-        ema_decay: of the method `ema`.
-        swa_start: the share of the training after which the method `swa` begins to average.
-        swad_converge: looks at the validation loss that must not undercut the one where the method `swad` begins.
-        swad_tolerance: looks in a row above the threshold that end its valley.
-        swad_ratio: its threshold as a multiple of the mean loss of the first `swad_converge` looks.
-        dann_weight: by how much the method `dann` scales the reversed gradient.
-        dann_lr_scale: the learning rate of its discriminator, as a multiple of the model's.
-        vrex_weight: of the variance of the risks in the method `vrex`.
-        vrex_anneal: steps in which that weight is still 1.
-        rsc_features: the share of the features that the method `rsc` mutes.
-        rsc_batch: the share of the batch in which it does so.
-        mmd_weight: of the discrepancy of the features in the method `mmd`.
-        at_eps: the radius of the attack in the methods `fgsm-at` and `pgd-at`, for inputs in [0, 1]; as in 8/255.
-        at_norm: linf or l2.
-        at_steps: of the attack in `pgd-at`.
-        at_step_size: of that attack; null is 2.5 eps / steps.
-        at_through: the logits that are attacked, real or full; full is the loss that is trained on.
-        at_clean: the share of the clean loss in the loss.
-        validate_every: steps from one validation to the next; null is an epoch.
-        patience: validations without a better accuracy after which training stops; the best weights count then.
-        clip_norm: the largest norm of the gradient; null clips nothing.
-        channels_last: the memory format of images and convolutions.
-        augment: none, flip, crop-flip, randaugment; for scenes with masks none, flip, scene (scaled, cropped, flipped)
-            or scene-jitter (colours too); null is what suits the data set.
-        crop: height and width of the crops of scenes; null is the size of the first training image.
-        scales: between which scenes are scaled before they are cropped.
-        auxiliary: the weight of the loss of an auxiliary head.
-    """
-
-    epochs: Positive | None = None
-    iterations: Positive | None = None
-    batch_size: Positive = 64
-    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.05
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    nesterov: bool = False
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
-    weight_decay: NotNegative = 5e-4
-    schedule: Literal["constant", "step", "cosine", "poly"] = "cosine"
-    warmup: Annotated[int, Field(ge=0)] = 0
-    min_lr: NotNegative = 0.0
-    step_epochs: Positive = 30
-    gamma: Annotated[float, Field(gt=0, le=1)] = 0.1
-    power: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.9
-    label_smoothing: Annotated[float, Field(ge=0, le=1)] = 0.0
-    mixup_alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.999
-    swa_start: Annotated[float, Field(ge=0, lt=1)] = 0.75
-    swad_converge: Positive = 3
-    swad_tolerance: Positive = 6
-    swad_ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.3
-    dann_weight: NotNegative = 1.0
-    dann_lr_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    vrex_weight: NotNegative = 10.0
-    vrex_anneal: Annotated[int, Field(ge=0)] = 500
-    rsc_features: Annotated[float, Field(gt=0, lt=1)] = 1 / 3
-    rsc_batch: Annotated[float, Field(gt=0, le=1)] = 1 / 3
-    mmd_weight: NotNegative = 1.0
-    at_eps: Epsilon = 8 / 255
-    at_norm: Literal["linf", "l2"] = "linf"
-    at_steps: Positive = 10
-    at_step_size: Annotated[float, BeforeValidator(_fraction), Field(gt=0, allow_inf_nan=False)] | None = None
-    at_through: Literal["real", "full"] = "full"
-    at_clean: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    validate_every: Positive | None = None
-    patience: Positive | None = None
-    clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    channels_last: bool = False
-    augment: Literal["none", "flip", "crop-flip", "randaugment", "scene", "scene-jitter"] | None = None
-    crop: tuple[Positive, Positive] | None = None
-    scales: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0, allow_inf_nan=False)]] = (0.5, 2.0)
-    auxiliary: NotNegative = 0.4
-
-    @model_validator(mode="before")
-    @classmethod
-    def _length(cls, values: Any) -> Any:
-        """20 epochs where nothing is said, so that naming `iterations` alone is enough."""
-        if isinstance(values, dict) and values.get("epochs") is None and values.get("iterations") is None:
-            return {**values, "epochs": 20}
-        return values
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> "TrainSpec":
-        if self.epochs is not None and self.iterations is not None:
-            raise ValueError("epochs and iterations exclude each other: give one of them")
-        if self.nesterov and self.momentum == 0:
-            raise ValueError("nesterov needs momentum, which is 0")
-        if self.scales[0] > self.scales[1]:
-            raise ValueError(f"scales {list(self.scales)}: expected the smaller one first")
-        return self
-
-
-class AttackSpec(Strict):
-    """An attack on the test set, after training. Inputs are in [0, 1].
-
-    Attributes:
-        kind: fgsm, pgd, apgd, square, or auto, which is APGD with two losses and Square, one after the other.
-        name: under which it is reported; the kind unless it is given.
-        eps: the radius of the ball; may be written as 8/255.
-        norm: linf or l2.
-        steps: of pgd (10), of apgd (100), queries of square (5,000); of the APGDs of auto (100), whose queries are 50
-            times as many.
-        step_size: of pgd; null is 2.5 eps / steps.
-        restarts: random starts of which the best counts.
-        loss: ce, cw or dlr; null is cw for square and ce for the others.
-        through: the logits that are attacked: the real ones, all (`full`), or into a dummy.
-        curve: further radii, in ascending order, for the curve of accuracy against eps.
-    """
-
-    kind: Literal["fgsm", "pgd", "apgd", "square", "auto"]
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")] | None = None
-    eps: Epsilon = 8 / 255
-    norm: Literal["linf", "l2"] = "linf"
-    steps: Positive | None = None
-    step_size: Annotated[float, BeforeValidator(_fraction), Field(gt=0, allow_inf_nan=False)] | None = None
-    restarts: Positive = 1
-    loss: Literal["ce", "cw", "dlr"] | None = None
-    through: Annotated[tuple[Surface, ...], Field(min_length=1)] = ("real",)
-    curve: tuple[Epsilon, ...] = ()
-
-    @field_validator("through", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _in_units_of_one(self) -> "AttackSpec":
-        for eps in (self.eps, *self.curve):
-            if self.norm == "linf" and eps > 1:
-                raise ValueError(f"eps {eps:g} is larger than 1, and inputs are in [0, 1]: did you mean {eps:g}/255?")
-        if list(self.curve) != sorted(set(self.curve)):
-            raise ValueError("curve: expected radii in ascending order")
-        if self.kind in ("square", "auto") and self.norm == "l2":
-            raise ValueError(f"norm {self.norm}: {self.kind} attacks in linf only")
-        if self.kind not in ("pgd", "apgd") and self.restarts > 1:
-            raise ValueError(f"restarts {self.restarts}: {self.kind} has one; pgd and apgd start anew")
-        if self.kind in ("square", "auto") and self.step_size is not None:
-            raise ValueError(f"step_size {self.step_size:g}: {self.kind} has none")
-        if self.kind == "auto" and self.loss is not None:
-            raise ValueError(f"loss {self.loss}: auto has its own")
-        if self.kind in ("square", "auto") and self.curve:
-            raise ValueError(f"curve: {self.kind} draws none; fgsm, pgd and apgd do")
-        return self
-
-    @property
-    def label(self) -> str:
-        return self.name or self.kind
-
-    @property
-    def keys(self) -> list[str]:
-        """What its results are called, one for each surface: `pgd_real`, `pgd_full`."""
-        return [f"{self.label}_{through}" for through in self.through]
-
-
-class Conditions(Strict):
-    """What all trials of a study have in common.
-
-    Attributes:
-        pretrained: whether the model starts from pretrained weights, which are downloaded.
-        image_size: side of the images in pixels; of scenes with masks the shorter one. Left out, as the data have it.
-        skip_bad: leave out files that cannot be read.
-        select: the weights that are evaluated, the last ones or the best on the validation set.
-        device: cpu, cuda, or what else torch calls it.
-        devices: how many of them train one model.
-        precision: 32, bf16-mixed or 16-mixed.
-        threads: of a trial; a condition, because their number changes the order of sums and with it the last bits.
-        attacks: what the trained models are attacked with.
-        attack_samples: on so many samples of the test set, the same for all trials.
-        probes: what is watched during training.
-        flatness: so many training samples on which the curvature of the loss is measured after each validation.
-        window: height and width of the part of a scene that is segmented at a time; left out, all of it.
-        window_stride: how far the window is moved; left out, two thirds of it.
-    """
-
-    pretrained: bool = False
-    image_size: Positive | None = None
-    skip_bad: bool = False
-    select: Literal["last", "best-val"] = "last"
-    device: str = "cpu"
-    devices: Positive = 1
-    precision: Precision = "32"
-    threads: Positive = 1
-    attacks: tuple[AttackSpec, ...] = ()
-    attack_samples: Positive = 1000
-    probes: tuple[str, ...] = ()
-    flatness: Positive | None = None
-    window: tuple[Positive, Positive] | None = None
-    window_stride: tuple[Positive, Positive] | None = None
-
-    @field_validator("attacks")
-    @classmethod
-    def _told_apart(cls, attacks: tuple[AttackSpec, ...]) -> tuple[AttackSpec, ...]:
-        labels = [attack.label for attack in attacks]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise ValueError(f"two attacks are called {label!r}: give each a name of its own")
-        return attacks
-
-    @field_validator("probes", mode="before")
-    @classmethod
-    def _one_probe_or_many(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-    @field_validator("probes")
-    @classmethod
-    def _probes_exist(cls, probes: tuple[str, ...]) -> tuple[str, ...]:
-        if probes:
-            from durm.probes import PROBES  # which takes torch
-
-            for name in probes:
-                if name not in PROBES.names():
-                    raise ValueError(str(unknown("probe", name, PROBES.names())))
-            if len(set(probes)) < len(probes):
-                raise ValueError("a probe stands there twice")
-        return probes
-
-    @model_validator(mode="after")
-    def _conditions_go_together(self) -> "Conditions":
-        if self.probes and self.devices > 1:
-            raise ValueError("probes and devices exclude each other: a watched training has one device")
-        if self.probes and self.precision == "16-mixed":
-            raise ValueError("probes and precision 16-mixed exclude each other: its gradients are scaled")
-        if self.window_stride is not None and self.window is None:
-            raise ValueError("window_stride goes with window, which is not given")
-        if self.window and self.window_stride and not all(map(int.__le__, self.window_stride, self.window)):
-            raise ValueError(
-                f"window_stride {list(self.window_stride)} goes past the window of {list(self.window)}: pixels in "
-                "between would not be seen"
-            )
-        return self
-
-
 class Trial(Conditions):
-    """One run: a setting (data, model, method), an arm (its name, its dummies, its way of training) and a seed.
+    """One run: data, model and method, an arm (its name, its dummies, its way of training) and a seed.
 
+    `kind` says what the dummies are: `learned`, or one of the controls of `durm.widen`.
     `dummy_seed` draws other dummies under the same seed; `head_noise` disturbs the real rows of the initial head by
     normal noise of that size. Both are for null controls: they change a run in a way that should not matter.
     """
 
     data: str
     model: str
-    method: str = "erm"
+    method: SerializeAsAny[ObjectiveConfig] = Field(default_factory=lambda: as_objective("erm"))
+    average: SerializeAsAny[AveragerConfig] | None = None
     arm: str = "erm"
     dummies: Annotated[int, Field(ge=0, le=MOST_DUMMIES)] = 0
+    kind: Kind = "learned"
     dummy_seed: Annotated[int, Field(ge=0)] = 0
     head_noise: NotNegative = 0.0
     seed: Annotated[int, Field(ge=0)] = 0
     train: TrainSpec = Field(default_factory=TrainSpec)
 
-    def canonical(self) -> str:
-        """The one JSON text of this trial."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    @model_validator(mode="before")
+    @classmethod
+    def _method(cls, values: Any) -> Any:
+        """`mixup+ema` stands for both, and flat settings of version 1 are those of the method."""
+        if not isinstance(values, dict):
+            return values
+        train, flat = split_flat(values.get("train", {}))
+        average = values.get("average")
+        method = parse_method(with_average(values.get("method", "erm"), average), flat)
+        average = method.average if method.average is not None else average and as_averager(average)
+        return {**values, "train": train, "method": method.objective, "average": average}
+
+    @model_validator(mode="after")
+    def _kind_of_some(self) -> "Trial":
+        if self.kind != "learned" and not self.dummies:
+            raise ValueError(f"kind {self.kind!r} needs dummies, as in dummies=2, kind={self.kind}")
+        return self
 
     @property
+    def method_name(self) -> str:
+        """`erm`, `mixup+ema`."""
+        return Method(objective=self.method, average=self.average).name
+
+    @cached_property
     def id(self) -> str:
-        return hashlib.sha256(self.canonical().encode()).hexdigest()[:8]
+        """16 hex digits of a hash of all that the run depends on: see `durm._config` for what survives an upgrade."""
+        return hash_identity(self.identity())
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> "Trial":
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("id", None)
+        return copied
+
+    def identity(self) -> dict[str, Any]:
+        """What is hashed: everything that differs from a default, but neither the arm's name nor where it runs."""
+        found = {name: value for name, value in self.changed().items() if name not in NOT_HASHED}
+        if self.probes:
+            found["probes"] = [{"name": name} for name in self.probes]  # as a probe with settings will be written
+        return found
+
+    @property
+    def readable_name(self) -> str:
+        """What its folder is called before the id: `digits-cnn-erm-durm-2-seed3`."""
+        words = [self.data.rsplit("/", 1)[-1], self.model, self.method_name, self.arm, f"seed{self.seed}"]
+        return readable_name(*words)
 
     @property
     def folder_name(self) -> str:
-        """Readable first, then the hash: `digits-cnn-erm-durm-2-seed3-0123abcd`."""
-        words = "-".join([self.data.rsplit("/", 1)[-1], self.model, self.method, self.arm, f"seed{self.seed}"])
-        readable = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in words)
-        return f"{readable[:80]}-{self.id}"
+        return f"{self.readable_name}-{self.id}"
+
+    @property
+    def runner(self) -> str:
+        """The name of what runs it, in `durm.study.runners`."""
+        return "training"
+
+
+def hash_identity(identity: Mapping[str, Any]) -> str:
+    """16 hex digits of the SHA-256 of what a run depends on, as canonical JSON."""
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def readable_name(*words: str) -> str:
+    """The words as part of the name of a folder."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in "-".join(words))[:80]
+
+
+def read_trial(text: str | bytes) -> Trial:
+    """A trial as it was written, by this version or an earlier one.
+
+    One that says nothing of versions was written by version 1: what it lacks has the defaults of that.
+
+    Raises:
+        ValueError: if it describes no trial.
+    """
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply to be a trial") from None
+    if isinstance(values, dict) and "version" not in values:
+        train, flat = split_flat(values.get("train", {}))
+        method = parse_method(values.get("method", "erm"), flat, versions={})
+        attacks = [{"version": 1, **attack} for attack in values.get("attacks", [])]
+        values |= {"version": 1, "attacks": attacks, "method": method.objective, "average": method.average}
+        values["train"] = {"version": 1, **train}
+    return Trial.model_validate(values)
+
+
+def describes(text: str | bytes, trial: Trial) -> bool:
+    """Whether a trial, as it was written, is that trial."""
+    try:
+        return read_trial(text).id == trial.id
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+NOT_HASHED = ("arm", "devices")
+"""The name of an arm says nothing about the run, and the number of devices only where it runs."""
+
+
+def newest_component_versions() -> dict[str, int]:
+    """The newest version of every component that has settings, of those that have come beyond the first."""
+    kinds: dict[str, type[Config]] = {"trial": Trial, "train": TrainSpec, "attack": AttackSpec}
+    every = {name: kind.VERSION for name, kind in kinds.items()} | newest_versions()
+    return {name: version for name, version in every.items() if version > 1}

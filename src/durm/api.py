@@ -1,0 +1,343 @@
+"""The front door: compare training code, or numbers that exist, and get a verdict.
+
+result = durm.compare(train, arms={"base": {}, "smooth": {"smoothing": 0.1}}, seeds=10)
+result = durm.compare(data="digits", model="cnn", dummies=[0, 2], seeds=10)
+result = durm.verdict({"base": [93.1, 92.8], "trick": [93.4, 93.0]})
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from durm.errors import InputError
+from durm.study.arm import unknown_key
+from durm.study.base import BaseStudy
+from durm.study.check import check_study, expanded
+from durm.study.code_study import CodeStudy
+from durm.study.csv_input import make_table, read_table
+from durm.study.jobs import Execution, Send
+from durm.study.problems import KEYS
+from durm.study.reading import make_code_study, make_study, readable
+from durm.study.run_table import RunTable, judge_table
+from durm.study.runner import StudyState, default_workers, resolve_device, run_study_to_verdict
+from durm.study.store import Store
+from durm.study_result import StudyResult
+from durm.training.spec import TrainSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Arms = Mapping[str, Mapping[str, Any]] | Sequence[Mapping[str, Any]]
+Number = float | int
+Values = Mapping[str, Sequence[Number]] | Mapping[str, Mapping[Any, Number]]
+
+
+def compare(
+    function: Callable[..., Any] | None = None,
+    arms: Arms | None = None,
+    *,
+    seeds: int | Sequence[int] | None = None,
+    command: str | None = None,
+    metric: str | None = None,
+    secondary: Sequence[str] = (),
+    rope: float | None = None,
+    lower_is_better: bool = False,
+    higher_is_better: bool = False,
+    resolution: float | None = None,
+    until_decided: bool = False,
+    max_seeds: int | None = None,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    data_root: str | Path | None = None,
+    time_limit: float | None = None,
+    accept_new_code: bool = False,
+    executor: str | None = None,
+    address: str | None = None,
+    trial_cpus: float | None = None,
+    trial_gpus: float | None = None,
+    quiet: bool = False,
+    **study: Any,
+) -> StudyResult:
+    """Runs every arm on the same seeds, and judges the paired differences.
+
+    Args:
+        function: called with a seed and the parameters of an arm; gives a number, or a dict of numbers. Left out, and
+            without a command, it is durm's own training loop.
+        arms: name → parameters, of which the first is the baseline. For durm's own loop what an arm overrides, such as
+            `{"base": {}, "smooth": {"train.label_smoothing": 0.1}}`, next to `dummies`.
+        seeds: how many, from 0 on, or which ones; default 10.
+        command: in place of a function, a command line such as `python train.py {seed} {lr}`.
+        metric: what the verdict is about; default: the only one there is, or accuracy.
+        secondary: further metrics that are judged, each by its own margin.
+        rope: half the width of the equivalence margin; default: that of the metric.
+        lower_is_better: smaller values are the better ones.
+        higher_is_better: larger values are the better ones; to be said of a metric that sounds like a loss.
+        resolution: the step in which the metric moves; default: found from the values.
+        until_decided: analyse after 6, 10, 16, 25, 40, … seeds, and stop once every arm is decided.
+        max_seeds: the last analysis of `until_decided`; default 40.
+        out: the folder of the study, which goes on if it is there; default: `runs/NAME` for durm's own loop and
+            commands, a temporary folder for a function.
+        workers: trials at a time; 0 runs them in this process. Default: one for each core, of all nodes under Ray.
+        data_root: the folder of downloaded data sets.
+        time_limit: seconds after which a command is ended, and lost.
+        accept_new_code: go on although the function or the command changed since the first trial.
+        executor: where the trials run: `processes` (the default), `threads` (for commands), `inline`, or `ray`.
+        address: of a Ray cluster, `auto` or `HOST:PORT`; default: that in RAY_ADDRESS, or Ray is started here. A Ray
+            that the caller has begun is used as it is.
+        trial_cpus: cores of each trial under Ray; default: one for each thread.
+        trial_gpus: GPUs of each trial under Ray, such as 0.25; default: 1 on device cuda, else none.
+        quiet: no progress bar.
+        **study: of durm's own loop, every key of a study: `data`, `model`, `method`, `dummies`, `train`, `attacks`, …,
+            and every key of `train`, such as `epochs`.
+
+    Raises:
+        InputError: if something does not fit together, with what would be right.
+        KeyboardInterrupt: on Ctrl-C. The same call goes on from there.
+    """
+    if max_seeds is not None and not until_decided:
+        raise InputError(f"`max_seeds` {max_seeds} goes with `until_decided`; `seeds` gives a fixed number")
+    if seeds is not None and until_decided:
+        raise InputError("`seeds` and `until_decided` exclude each other; `max_seeds` limits their number")
+    given = {
+        "seeds": seeds if seeds is None or isinstance(seeds, int) else list(seeds),
+        "max_seeds": (max_seeds or 40) if until_decided else None,
+        "metric": metric,
+        "secondary": list(secondary) if not isinstance(secondary, str) else [secondary],
+        "rope": rope,
+    }
+    values = {key: value for key, value in given.items() if value is not None}
+    if function is None and command is None:
+        spec: BaseStudy = _training_study({**values, **study}, arms, executor)
+    else:
+        direction = _direction(lower_is_better, higher_is_better)
+        judged = {"higher_is_better": direction, "resolution": resolution, **values}
+        spec = _code_study(function, command, arms, judged, study)
+    if workers is None:
+        workers = 0 if executor == "ray" else _workers(spec)
+    execution = Execution(
+        workers=workers,
+        data_root=None if data_root is None else Path(data_root),
+        time_limit=time_limit,
+        accept_new_code=accept_new_code,
+        executor=executor,
+        address=address,
+        trial_cpus=trial_cpus,
+        trial_gpus=trial_gpus,
+    )
+    if not isinstance(spec, CodeStudy):
+        spec = expanded(spec, execution.data_root)  # type: ignore[arg-type]
+        check_study(spec, execution.data_root, None if out is None else Path(out))
+    state = _run(Store.create(_folder(out, spec), spec), execution, quiet=quiet)
+    return StudyResult(state.summary, state.store, state.results, state.outcome.failed)
+
+
+def verdict(
+    runs: "Values | pd.DataFrame | str | Path",
+    *,
+    arm: str | None = None,
+    seed: str | None = None,
+    value: str | None = None,
+    baseline: str | None = None,
+    metric: str | None = None,
+    rope: float | None = None,
+    lower_is_better: bool = False,
+    higher_is_better: bool = False,
+    resolution: float | None = None,
+) -> StudyResult:
+    """Judges numbers that exist: better, worse, equal or undecided.
+
+    Args:
+        runs: arm → its values. Lists and arrays pair by position; mappings and pandas Series by their keys, the seeds;
+            arrays of two dimensions are seeds × test samples. Or a data frame, or the path of a CSV file: long, with a
+            row for each run, or wide, with a column for each arm.
+        arm: the name of the column of arms, where it cannot be guessed.
+        seed: that of the seeds.
+        value: that of the values.
+        baseline: the arm to compare with; default: the first.
+        metric: what the values are; default: the name of their column.
+        rope: half the width of the equivalence margin; default: that of the metric, 0.1 for percent, 0.001 for shares.
+        lower_is_better: smaller values are the better ones.
+        higher_is_better: larger values are the better ones; to be said of a metric that sounds like a loss.
+        resolution: the step in which the metric moves; default: found from the values.
+
+    Raises:
+        InputError: if there is nothing to compare, with what would be right.
+    """
+    columns = {"arm": arm, "seed": seed, "value": value}
+    if isinstance(runs, str | Path):
+        table = read_table(Path(runs), **columns)
+    elif hasattr(runs, "columns") and hasattr(runs, "itertuples"):
+        table = _frame_table(runs, columns)
+    elif isinstance(runs, Mapping):
+        table = _mapping_table(runs)
+    else:
+        raise InputError(
+            f"`runs` is a {type(runs).__name__}; expected arm → values, a data frame, or the path of a CSV file"
+        )
+    summary = judge_table(
+        table,
+        baseline=baseline,
+        rope=rope,
+        higher_is_better=_direction(lower_is_better, higher_is_better),
+        metric=metric,
+        resolution=resolution,
+    )
+    return StudyResult(summary)
+
+
+def _direction(lower_is_better: bool, higher_is_better: bool) -> bool | None:
+    if lower_is_better and higher_is_better:
+        raise InputError("`lower_is_better` and `higher_is_better` exclude each other: give one of them")
+    return True if higher_is_better else False if lower_is_better else None
+
+
+def _listed(arms: Arms | None) -> list[dict[str, Any]] | None:
+    if arms is None:
+        return None
+    if isinstance(arms, Mapping):
+        return [{"name": str(name), "params": dict(params or {})} for name, params in arms.items()]
+    return [dict(arm) for arm in arms]
+
+
+def _training_study(values: dict[str, Any], arms: Arms | None, executor: str | None) -> BaseStudy:
+    of_train = [key for key in TrainSpec.model_fields if key != "version"]
+    if unknown := [key for key in values if key not in (*KEYS, *of_train)]:
+        raise InputError(unknown_key(unknown[0], [*KEYS, *of_train]))
+    train = {key: values.pop(key) for key in list(values) if key in of_train}
+    values["train"] = {**dict(values.get("train") or {}), **train}
+    if (listed := _listed(arms)) is not None:
+        values["arms"] = [{"name": arm["name"], **arm.get("params", arm)} for arm in listed]
+    elif "dummies" not in values:
+        values["dummies"] = [0, 1, 2, 3]
+    values["device"] = resolve_device(values.get("device", "cpu"), executor=executor)
+    if "name" not in values:
+        names = [values.get("data", "digits"), values.get("model", "cnn")]
+        parts = [one for part in names for one in ([part] if isinstance(part, str) else part)]
+        values["name"] = readable("-".join(["compare", *(Path(str(part)).name for part in parts)]))[:80]
+    return make_study(values)
+
+
+def _code_study(
+    function: Callable[..., Any] | None,
+    command: str | None,
+    arms: Arms | None,
+    values: dict[str, Any],
+    others: dict[str, Any],
+) -> CodeStudy:
+    if function is not None and command is not None:
+        raise InputError("`function` and `command` exclude each other: give one of them")
+    if unknown := [key for key in others if key != "name"]:
+        raise InputError(f"`{unknown[0]}` is for durm's own training loop; give what your code takes in `arms`")
+    listed = _listed(arms)
+    if listed is None or len(listed) < 2:
+        raise InputError('`arms`: to compare takes two, such as arms={"base": {}, "trick": {"smoothing": 0.1}}')
+    if function is None:
+        return make_code_study({"name": "command", **others, "run": {"command": command}, "arms": listed, **values})
+    if not callable(function):
+        raise InputError(f"`function` is a {type(function).__name__}; expected a function of a seed")
+    inner = inspect.unwrap(function) if inspect.isfunction(function) else function
+    title = getattr(inner, "__qualname__", type(inner).__qualname__)
+    name = f"{getattr(inner, '__module__', '__main__')}:{title}"
+    study = make_code_study({"name": readable(title), **others, "run": {"function": name}, "arms": listed, **values})
+    for arm in study.arms:
+        _check_call(function, title, arm.name, arm.params)
+    return study.with_function(function)
+
+
+def _check_call(function: Callable[..., Any], title: str, arm: str, params: Mapping[str, Any]) -> None:
+    """Refuses parameters that the function does not take, before anything runs."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(0, **params)
+    except TypeError as error:
+        call = f"{title}{signature} cannot be called with a seed and {dict(params)}"
+        raise InputError(f"arm {arm!r}: {call}: {error}") from None
+
+
+def _workers(study: BaseStudy) -> int:
+    trials = len(study.runs())
+    device = "cuda" if isinstance(study, CodeStudy) and torch.cuda.is_available() else getattr(study, "device", "cpu")
+    threads = getattr(study, "threads", 1)
+    return min(trials, default_workers(device, threads))
+
+
+def _folder(out: str | Path | None, study: BaseStudy) -> Path:
+    if out is not None:
+        return Path(out)
+    if isinstance(study, CodeStudy) and study.run.function is not None:
+        return Path(mkdtemp(prefix="durm-")) / study.name
+    return Path("runs") / study.name
+
+
+def _run(store: Store, execution: Execution, *, quiet: bool) -> StudyState:
+    from durm.report.progress import show
+
+    def follow(trials: list[Any]) -> AbstractContextManager[Send]:
+        return show(trials, quiet=quiet)
+
+    *_, state = run_study_to_verdict(store, execution, follow)
+    if state.outcome.interrupted:
+        raise KeyboardInterrupt(f"interrupted; the same call goes on from there ({store.folder})")
+    if not state.results:
+        name, reason = next(iter(state.outcome.failed.items()))
+        raise InputError(f"all {len(state.outcome.failed)} trials failed; {name}: {reason.strip().splitlines()[-1]}")
+    return state
+
+
+def _frame_table(frame: Any, columns: Mapping[str, str | None]) -> RunTable:
+    """Of a pandas data frame; an index that has a name, or that is no plain count, is a column as well."""
+    index = frame.index
+    if index.name is not None or getattr(index, "nlevels", 1) > 1:
+        frame = frame.reset_index()
+    names = [str(name) for name in frame.columns]
+    if len({*names}) < len(names):
+        raise InputError(f"`runs`: the column {next(name for name in names if names.count(name) > 1)!r} is there twice")
+    rows = [
+        (f"row {place}", dict(zip(names, row, strict=True)))
+        for place, row in enumerate(frame.itertuples(index=False, name=None))
+    ]
+    return make_table(names, rows, "the data frame", **columns)
+
+
+def _mapping_table(runs: Mapping[Any, Any]) -> RunTable:
+    table, by_place = RunTable(settings={"": {}}), {}
+    for arm, given in runs.items():
+        name = str(arm)
+        if isinstance(given, Mapping) or hasattr(given, "items"):
+            values = {str(seed): _finite(value, name, seed) for seed, value in given.items()}
+        else:
+            array = np.asarray(given, dtype=float) if not isinstance(given, str) else np.empty(())
+            if array.ndim not in (1, 2) or array.size == 0:
+                raise InputError(f"`runs`: the values of {name!r} are {given!r:.60}; expected a list of numbers")
+            values = {str(seed): _finite(row.mean(), name, seed) for seed, row in enumerate(array)}
+            by_place[name] = len(array)
+            if array.ndim == 2:
+                for seed, row in enumerate(array):
+                    table.samples["", name, str(seed)] = {str(sample): float(one) for sample, one in enumerate(row)}
+        table.settings[""][name] = values
+    if len({*by_place.values()}) > 1:  # lists of different lengths have no pairs
+        table.samples.clear()
+        for name in by_place:
+            table.settings[""][name] = {f"{name} {seed}": one for seed, one in table.settings[""][name].items()}
+    if not table.settings[""]:
+        raise InputError("`runs` is empty; expected arm → values")
+    return table
+
+
+def _finite(value: Any, arm: str, seed: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not np.isfinite(number):
+        raise InputError(f"`runs`: {arm!r}, seed {seed}: {value!r} is not a finite number; leave it out")
+    return number

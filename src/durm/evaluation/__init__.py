@@ -1,1 +1,0 @@
-"""How good a model is, from its logits."""

@@ -1,0 +1,43 @@
+"""What the runs of a study took, and where they ran."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from durm.study.base import Key
+from durm.study.records import StudyCost, StudyProvenance
+from durm.training.result import Result
+
+
+class RunCosts(TypedDict):
+    seconds: float | None
+    cpu_seconds: float | None
+    peak_memory: float | None
+
+
+def run_costs(results: Sequence[Result]) -> RunCosts:
+    """Means over the runs; None of what was not measured."""
+
+    def mean(name: str) -> float | None:
+        values = [getattr(result.cost, name) for result in results]
+        return statistics.fmean(values) if any(values) else None
+
+    return {"seconds": mean("seconds"), "cpu_seconds": mean("cpu_seconds"), "peak_memory": mean("peak_memory")}
+
+
+def summarize_cost(results: Mapping[Key, Result]) -> StudyCost:
+    costs = [result.cost for result in results.values()]
+    return StudyCost(
+        seconds=sum(cost.seconds for cost in costs),
+        steps=sum(cost.steps for cost in costs),
+        peak_memory=max((cost.peak_memory for cost in costs), default=0),
+    )
+
+
+def summarize_provenance(results: Mapping[Key, Result]) -> StudyProvenance:
+    """Where the trials ran. What is not the same for all of them is a list."""
+    merged: dict[str, Any] = {}
+    for key in StudyProvenance.model_fields:
+        values = list(dict.fromkeys(getattr(result.provenance, key) for result in results.values()))
+        merged[key] = values[0] if len(values) == 1 else values or None
+    return StudyProvenance(**merged)

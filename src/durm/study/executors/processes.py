@@ -1,0 +1,169 @@
+"""In several processes, each of which takes the next free job."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from durm._user_code import leave_safe_path, safe_path
+from durm.study.executors import EXECUTORS, INTERRUPTS, POLL_SECONDS, on_interrupt, work
+from durm.study.jobs import Event, Execution, Job, Send
+from durm.study.store import Store
+
+
+@EXECUTORS.register("processes")
+def run(store: Store, jobs: Sequence[Job], execution: Execution, send: Send) -> bool:
+    """A worker that dies takes its job with it, which failed; another takes its place."""
+    context = multiprocessing.get_context("spawn")
+    if hasattr(signal, "pthread_sigmask"):
+        with safe_path():
+            resource_tracker.ensure_running()  # which lets interrupts through, and must not while they are held back
+    workers: dict[Connection, _Worker] = {}
+    stopping = False
+
+    def start(index: int) -> None:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_worker, args=(index, store, jobs, execution, theirs))
+        with (
+            safe_path(),
+            _without_main(),
+            _held_back(),
+        ):  # until the process ignores them: the parent says what an interrupt means
+            process.start()
+        theirs.close()
+        workers[ours] = _Worker(index, process)
+        if stopping:
+            _send(ours, "stop")
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopping
+        if stopping and number == signal.SIGINT:  # a second Ctrl-C: now; a shutdown sends several signals by itself
+            for worker in workers.values():
+                worker.process.kill()
+        stopping = True
+        for connection in list(workers):
+            _send(connection, "stop")
+
+    with on_interrupt(stop), ExitStack() as stack:
+        stack.callback(lambda: [worker.process.kill() for worker in workers.values()])  # if something goes wrong here
+        for index in range(min(execution.workers, len(jobs))):
+            start(index)
+        while workers:
+            for connection in wait(list(workers), timeout=POLL_SECONDS):
+                assert isinstance(connection, Connection)
+                worker = workers[connection]
+                try:
+                    event = connection.recv()
+                except (EOFError, OSError):
+                    del workers[connection]
+                    worker.process.join()
+                    if worker.job is not None and not stopping:
+                        reason = f"the process died ({_death(worker.process.exitcode)})"
+                        store.fail(worker.job.trial, reason, worker.job.kind, pending=True)
+                        send({"kind": "failed", "trial": worker.job.trial.id, "reason": "the process died"})
+                        start(worker.index)
+                    continue
+                worker.follow(event, jobs)
+                send(event)
+    return stopping
+
+
+@dataclass
+class _Worker:
+    index: int
+    process: Any
+    job: Job | None = None
+
+    def follow(self, event: Event, jobs: Sequence[Job]) -> None:
+        """Remembers what the worker is at, to know what died with it."""
+        if event["kind"] == "started":
+            self.job = next(job for job in jobs if job.trial.id == event["trial"])
+        elif event["kind"] in ("finished", "measured", "failed"):
+            self.job = None
+
+
+def _worker(index: int, store: Store, jobs: Sequence[Job], execution: Execution, connection: Connection) -> None:
+    """The life of a worker process. It ends when the jobs do, or when its parent does: then the pipe closes."""
+    leave_safe_path()
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
+    if any(getattr(job.trial, "device", "cpu") == "cuda" for job in jobs):
+        os.environ["CUDA_VISIBLE_DEVICES"] = _visible_device(index)
+    stopping = threading.Event()
+
+    def listen() -> None:
+        try:
+            while connection.recv() == "stop":
+                stopping.set()
+                if any(job.trial.runner == "function" for job in jobs):
+                    os._exit(1)  # nobody asks in there whether to stop, and nothing of it could be kept
+        except (EOFError, OSError):
+            os._exit(1)
+
+    threading.Thread(target=listen, daemon=True).start()
+    work(store, jobs, execution, lambda event: _send(connection, event), stopping.is_set)
+    connection.close()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """A process that is started in it does not import the user's script, unless that is guarded against it.
+
+    An unguarded script would call durm.compare again in every worker. What workers need of it is sent by value.
+    """
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    if path is None or getattr(main, "__spec__", None) is not None or _is_guarded(Path(path)):
+        yield
+        return
+    del main.__file__
+    try:
+        yield
+    finally:
+        main.__file__ = path
+
+
+@cache
+def _is_guarded(path: Path) -> bool:
+    try:
+        return "__name__" in path.read_text(errors="replace")
+    except OSError:
+        return False
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Interrupts wait until the end of the context. A process that is started in it begins with them held back."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _visible_device(index: int) -> str:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",")[index % len(visible.split(","))] if visible else str(index)
+
+
+def _send(connection: Connection, message: object) -> None:
+    with suppress(OSError):  # the other end is gone, and has nothing to hear
+        connection.send(message)
+
+
+def _death(code: int | None) -> str:
+    return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"

@@ -1,0 +1,1 @@
+"""The optional parts of a training, one file each."""

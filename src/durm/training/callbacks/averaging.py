@@ -1,0 +1,45 @@
+"""An average of weights takes the place of the last ones."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from durm.methods import AVERAGERS, Length
+from durm.training.callbacks.callback import Callback
+
+
+class AveragingCallback(Callback):
+    key = "averager"
+
+    def setup(self) -> None:
+        config = self.trainer.trial.average
+        assert config is not None
+        length = Length(self.trainer.steps, self.trainer.loader.steps_per_epoch)
+        self.averager = AVERAGERS[config.name](config, self.trainer.plain_model, length)
+        self.finished = False
+
+    def on_step(self) -> None:
+        self.averager.on_step(self.trainer.plain_model, self.trainer.progress.step)
+
+    def on_validation(self, entry: dict[str, float]) -> None:
+        self.averager.on_validation(self.trainer.plain_model, self.trainer.progress.step, entry["val_nll"])
+
+    def on_end(self) -> None:
+        if not self.finished:
+            self.averager.finish(self.trainer.plain_model, self._epoch_of_inputs)
+
+    def state(self, *, finished: bool) -> Any:
+        return None if finished else self.averager.state_dict()
+
+    def load_state(self, state: Any) -> None:
+        self.finished = state is None  # then the weights are the averaged ones
+        if not self.finished:
+            self.averager.load_state_dict(state)
+
+    def _epoch_of_inputs(self) -> Iterator[Tensor]:
+        """An epoch of training inputs, augmented as for one more epoch, for the plain model in its own precision."""
+        trainer = self.trainer
+        precision = next(trainer.plain_model.parameters()).dtype
+        inputs = (trainer.on_device(batch).inputs for batch in trainer.loader.epoch(trainer.epochs))
+        return (values.to(precision) if values.is_floating_point() else values for values in inputs)
