@@ -265,8 +265,17 @@ def test_two_hundred_kills_end_with_the_same_numbers(tmp_path: Path) -> None:
 
 
 def _workers(parent: int) -> list[int]:
+    """Processes of the parent, or of its fork server, that do trials."""
     found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, cwd=ROOT)
-    return [int(line.split()[0]) for line in found.stdout.splitlines() if "spawn_main" in line]
+    children = [line.split(maxsplit=1) for line in found.stdout.splitlines()]
+    servers = [int(pid) for pid, command in children if "forkserver" in command]
+    spawned = [int(pid) for pid, command in children if "spawn_main" in command]
+    return spawned + [worker for server in servers for worker in _children(server)]
+
+
+def _children(parent: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in found.stdout.split()]
 
 
 def _kill(pid: int) -> bool:
