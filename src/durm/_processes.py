@@ -1,8 +1,9 @@
 """Worker processes: how they are started, and what keeps interrupts from them meanwhile.
 
 To import torch takes a second or more. So a fork server of `multiprocessing` imports what the trials need once, beside
-the process that reads and checks the study, and the workers are forked from it, in milliseconds. It computes nothing
-and starts no threads, which makes that safe: each worker says itself how many threads it takes.
+the process that reads and checks the study, and the workers are forked from it, in milliseconds, also those of the next
+interim analysis. It computes nothing, which makes that safe: OpenMP and CUDA are not at work in it, and OpenBLAS, which
+starts threads when it is imported, ends them before a fork. Each worker says how many threads it takes.
 
 Workers are spawned, and import for themselves, where there is no such server (Windows), where its process could hold
 what must not be forked (macOS; GPUs), and before Python 3.11, which would look for modules in the current folder.
@@ -100,9 +101,9 @@ def _start_tracker() -> None:
 
 @contextmanager
 def _same_modules() -> Iterator[None]:
-    """Python that is started within looks for modules where this process does."""
+    """Python that is started within looks for modules where this process does, but never in the current folder."""
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def report(connection: Any, environment: dict[str, str]) -> None:
             "blocked": signal.pthread_sigmask(signal.SIG_BLOCK, []),
             "random": (random.random(), np.random.random()),
             "loaded": "durm.training.trainer" in sys.modules,
+            "cuda": "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized(),
         }
     )
 
@@ -88,6 +90,38 @@ def test_workers_are_forked_from_a_process_that_has_imported_all(
     assert {*INTERRUPTS} <= told["blocked"]
     assert all(one != two for one, two in zip(told["random"], other["random"], strict=True))
     assert told["loaded"]
+
+
+@forked
+def test_the_server_forks_with_one_thread_and_without_cuda() -> None:
+    from multiprocessing.forkserver import _forkserver
+
+    start_server("mlp")
+    told = ask()
+    assert told["loaded"]
+    assert not told["cuda"]
+    assert len(os.listdir(f"/proc/{_forkserver._forkserver_pid}/task")) == 1  # type: ignore[attr-defined]
+
+
+@forked
+def test_the_server_ends_with_a_command_that_finds_something_wrong_at_once() -> None:
+    """Also by SIGKILL, and in the midst of its imports: then it ends after them."""
+    begin = """
+import os
+from multiprocessing.forkserver import _forkserver
+from durm._processes import start_server
+
+start_server("mlp")
+print(_forkserver._forkserver_pid, flush=True)
+"""
+    for end in ("", "os.kill(os.getpid(), 9)"):
+        code = begin + end
+        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == (-9 if end else 0)
+        deadline = time.monotonic() + 600
+        while Path(f"/proc/{done.stdout.strip()}").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not Path(f"/proc/{done.stdout.strip()}").exists()
 
 
 @forked
