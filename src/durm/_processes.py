@@ -47,8 +47,19 @@ def start_server(*models: str) -> None:
     with _same_modules(), safe_path(), held_back():  # it must outlive an interrupt; its workers end by themselves
         forkserver.set_forkserver_preload([*_preloaded])
         forkserver.ensure_running()
-    atexit.unregister(_end_server)
-    atexit.register(_end_server, os.getpid())
+    atexit.unregister(_end_server_of)
+    atexit.register(_end_server_of, os.getpid())
+
+
+def end_server() -> None:
+    """Ends the fork server, if there is one. It may still be importing, for a command that found something wrong."""
+    from multiprocessing.forkserver import _forkserver
+
+    pid = getattr(_forkserver, "_forkserver_pid", None)
+    if pid is not None:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            _forkserver._stop()  # type: ignore[attr-defined]
 
 
 def start_process(target: Any, arguments: tuple[Any, ...], *, on_gpu: bool = False) -> Any:
@@ -112,12 +123,6 @@ def _same_modules() -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
-def _end_server(owner: int) -> None:
-    """It may still be importing, for a command that found something wrong at once."""
-    from multiprocessing.forkserver import _forkserver
-
-    pid = getattr(_forkserver, "_forkserver_pid", None)
-    if pid is not None and os.getpid() == owner:
-        with suppress(ProcessLookupError, ChildProcessError):
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+def _end_server_of(owner: int) -> None:
+    if os.getpid() == owner:
+        end_server()
