@@ -116,7 +116,7 @@ def test_two_processes_share_a_study_and_do_every_trial_once(uninterrupted: Path
     ("number", "workers"),
     [
         (signal.SIGTERM, 2),
-        (signal.SIGTERM, 0),
+        pytest.param(signal.SIGTERM, 0, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, 2, marks=pytest.mark.slow),
         pytest.param(signal.SIGHUP, 2, marks=pytest.mark.slow),
     ],
