@@ -28,7 +28,7 @@ def test_both_rules_end_where_they_must(module):
 
 
 def test_version_1_took_the_level_of_the_series_and_what_the_intervals_have_in_common(module):
-    """s = 0.1 · √(n/(n − 1)): t · s/√n of n = 6, 10, 16 pairs is 0.18, 0.14, 0.09 at its levels; so it ends at 16."""
+    """s = 0.1 · √(n/(n − 1)): t · s/√n of n = 6, 10, 16 pairs is 0.13, 0.11, 0.09 at its levels; so it ends at 16."""
     drawn = np.tile([-0.1, 0.1], 50)
     assert module.end_by_version_1(drawn) == module.Ended(16, 3, "equal")
 
