@@ -43,6 +43,8 @@ bench: .venv/.dev  ## the speed measurements, into results/
 	$(BIN)/python benchmarks/loop.py --out results/loop.json
 	$(BIN)/python benchmarks/input.py --out results/input.json
 	$(BIN)/python benchmarks/study.py --out results/study.json
+	$(BIN)/python benchmarks/startup.py --out results/startup.json
+	$(BIN)/python benchmarks/time_to_verdict.py --out results/time_to_verdict.json
 	$(BIN)/python benchmarks/own_code.py --out results/own_code.json
 	$(BIN)/python benchmarks/manifest.py --files 100000 --out results/manifest.json
 	$(BIN)/python benchmarks/domains.py --out results/domains.json

@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from pairs import median_interval, provenance
 
 import durm
+from durm._processes import end_server
 
 FEW, MANY = 10, 110
 """Seeds of two arms."""
@@ -72,6 +73,7 @@ def study(seeds: int, **what: object) -> Callable[[], object]:
     def run() -> None:
         with TemporaryDirectory() as folder:
             durm.compare(arms=arms, seeds=seeds, out=Path(folder) / "s", workers=1, quiet=True, **what)  # type: ignore[arg-type]
+        end_server()  # so that what its workers took is counted
 
     return run
 

@@ -21,8 +21,13 @@ def import_files(package: str) -> None:
         import_module(f"{package}.{module.name}")
 
 
+@cache
+def _file_names(package: str) -> frozenset[str]:
+    return frozenset(module.name for module in pkgutil.iter_modules(import_module(package).__path__))
+
+
 class Registry(Generic[T]):
-    """Name → thing. The files of `package` are imported when the first name is looked up."""
+    """Name → thing. A file of `package` that has the name looked up is imported for it; otherwise all are."""
 
     def __init__(self, kind: str, package: str) -> None:
         self.kind = kind
@@ -41,6 +46,8 @@ class Registry(Generic[T]):
         return sorted(self._things)
 
     def __getitem__(self, name: str) -> T:
-        if name not in self.names():
+        if name not in self._things and name in _file_names(self._package):
+            import_module(f"{self._package}.{name}")
+        if name not in self._things and name not in self.names():
             raise unknown(self.kind, name, self.names())
         return self._things[name]

@@ -25,7 +25,7 @@ from durm.study.jobs import Execution, Send
 from durm.study.problems import KEYS
 from durm.study.reading import make_code_study, make_study, readable
 from durm.study.run_table import RunTable, judge_table
-from durm.study.runner import StudyState, default_workers, resolve_device, run_study_to_verdict
+from durm.study.runner import StudyState, default_workers, resolve_device, run_study_to_verdict, start_workers
 from durm.study.store import Store
 from durm.study_result import StudyResult
 from durm.training.spec import TrainSpec
@@ -130,6 +130,7 @@ def compare(
         trial_cpus=trial_cpus,
         trial_gpus=trial_gpus,
     )
+    start_workers(spec, execution)
     if not isinstance(spec, CodeStudy):
         spec = expanded(spec, execution.data_root)  # type: ignore[arg-type]
         check_study(spec, execution.data_root, None if out is None else Path(out))

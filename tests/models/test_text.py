@@ -60,7 +60,9 @@ def test_a_given_embedding_is_the_start() -> None:
         ("resnet18", (6,), {"vocabulary": 11}, "does not take text"),
         ("mlp", (6,), {"vocabulary": 11}, "does not take text"),
         ("transformer", (6,), {"vocabulary": 11, "pretrained": True}, "without an embedding"),
-        ("hf:no-such-kind-of-model", (6,), {"vocabulary": 11}, "cannot be made"),
+        pytest.param(  # transformers looks through all its models
+            *("hf:no-such-kind-of-model", (6,), {"vocabulary": 11}, "cannot be made"), marks=pytest.mark.slow
+        ),
         ("lstm", (6,), {}, "takes sequences"),
         ("hf:", (6,), {"vocabulary": 11}, "hf:"),
     ],

@@ -164,7 +164,12 @@ def test_nothing_else_of_a_study_touches_the_disk(tmp_path: Path) -> None:
     assert outside == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def _slow_but(fast: str) -> list[Any]:
+    """Every kind; the others than that one take minutes together."""
+    return [kind if kind == fast else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", _slow_but("dies"))
 def test_a_fault_anywhere_is_recovered_from(kind: str, whole: tuple[dict[str, Any], list[str]], tmp_path: Path) -> None:
     """A fault ends in an error of one line, a trial that is pending, or in nothing at all; never in a wrong number."""
     for place in itertools.count():
@@ -185,7 +190,7 @@ def test_a_fault_anywhere_is_recovered_from(kind: str, whole: tuple[dict[str, An
     assert place >= len(whole[1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", _slow_but("fails"))
 def test_a_fault_when_a_finished_study_is_read_again_changes_nothing(
     kind: str, whole: tuple[dict[str, Any], list[str]], tmp_path: Path
 ) -> None:
@@ -265,8 +270,17 @@ def test_two_hundred_kills_end_with_the_same_numbers(tmp_path: Path) -> None:
 
 
 def _workers(parent: int) -> list[int]:
+    """Processes of the parent, or of its fork server, that do trials."""
     found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, cwd=ROOT)
-    return [int(line.split()[0]) for line in found.stdout.splitlines() if "spawn_main" in line]
+    children = [line.split(maxsplit=1) for line in found.stdout.splitlines()]
+    servers = [int(pid) for pid, command in children if "forkserver" in command]
+    spawned = [int(pid) for pid, command in children if "spawn_main" in command]
+    return spawned + [worker for server in servers for worker in _children(server)]
+
+
+def _children(parent: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in found.stdout.split()]
 
 
 def _kill(pid: int) -> bool:

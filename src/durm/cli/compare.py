@@ -137,7 +137,6 @@ def compare(
         study_from_flags,
     )
     from durm.cli.run import judge
-    from durm.study.arm import arms_of
 
     if max_seeds is not None and not until_decided:
         raise InputError(f"--max-seeds {max_seeds} goes with --until-decided; --seeds gives a fixed number")
@@ -195,6 +194,9 @@ def compare(
             accept_new_code=accept_new_code,
         )
         return judge(spec, execution, out, track or (), quiet=quiet, verbose=verbose, json=json)
+    options.start_workers(model, executor, conditions)
+    from durm.study.arm import arms_of
+
     if dummies is None and not arm:
         dummies = DEFAULT_DUMMIES
     counts = [] if dummies is None else whole_numbers(dummies, "--dummies")

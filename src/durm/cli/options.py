@@ -1,11 +1,16 @@
 """Flags that several commands share and that no Config has, in the same words."""
 
 import json
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from durm._processes import start_server
 from durm._text import visible
 from durm.cli.completion import data_names, method_names, model_names
 from durm.cli.fields import DATA, OUTPUT, RUNNING, TRAINING
@@ -142,6 +147,25 @@ def execution(
         trial_cpus=trial_cpus,
         trial_gpus=trial_gpus,
     )
+
+
+def start_workers(models: Iterable[str], executor: str | None, conditions: Mapping[str, Any]) -> None:
+    """Lets worker processes import what they need while this one does so too, if there will be any on a CPU."""
+    if executor in (None, "processes") and conditions.get("device", "cpu") == "cpu":
+        start_server(*models)
+
+
+def import_meanwhile(*modules: str) -> threading.Thread:
+    """Imports what will be needed later, while trials run in other processes."""
+
+    def work() -> None:
+        with suppress(ImportError):  # which will be met where it is needed
+            for name in modules:
+                import_module(name)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
 
 
 def say(text: object = "", *, err: bool = False) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from durm.study.base import BaseStudy
     from durm.study.jobs import Execution
 
-
+NEEDED_TO_DRAW = ("scipy.special", "jinja2", *(f"matplotlib.backends.backend_{kind}" for kind in ("svg", "agg", "pdf")))
 EXAMPLES = """
 durm run digits.yaml
 durm run digits.yaml --out runs/digits --workers 2 > log.txt 2>&1
@@ -70,26 +70,30 @@ def judge(
     """Runs the study, prints the verdict, writes the page, and returns the exit code."""
     from durm.cli.flags import parse_tracker
     from durm.integrations.trackers import track
-    from durm.report.page import write_report
     from durm.report.progress import show
     from durm.report.terminal import print_verdict
     from durm.study.check import check_study, expanded
     from durm.study.config import Study
-    from durm.study.runner import run_study_to_verdict
+    from durm.study.runner import run_study_to_verdict, start_workers
     from durm.study.store import Store
 
     trackers = [parse_tracker(text) for text in tracked]
     folder = out or Path("runs") / spec.name
+    start_workers(spec, execution)
     if isinstance(spec, Study):
         spec = expanded(spec, execution.data_root)
         check_study(spec, execution.data_root, folder)
     store = Store.create(folder, spec)
     silent = quiet or json
+    drawing = options.import_meanwhile(*NEEDED_TO_DRAW)
     for judged in run_study_to_verdict(store, execution, lambda trials: show(trials, quiet=silent)):
         if not judged.is_last and not silent:
             options.say(f"undecided after {len(judged.store.study.seeds)} seeds; adding more", err=True)
     page = None
     if not judged.outcome.interrupted:
+        drawing.join()
+        from durm.report.page import write_report
+
         page = write_report(
             judged.store.folder,
             judged.summary,

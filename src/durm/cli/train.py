@@ -30,6 +30,7 @@ def train(
     json: options.Json = False,
 ) -> int:
     """Train one model, with or without dummies, and evaluate it on the test set."""
+    options.start_workers([model], None, conditions)
     from durm.cli.flags import parse_method, study_from_flags
     from durm.report.progress import show
     from durm.report.terminal import print_rows

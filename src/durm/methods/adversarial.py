@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from durm._config import Epsilon, Positive, Share, StepSize
 from durm._random import generator
-from durm.attacks import Attack, Normalised
 from durm.errors import InputError
 from durm.methods.objective import Batch, Objective, ObjectiveConfig, ObjectiveContext, objective, risk
 
@@ -44,6 +43,8 @@ class AdversarialTraining(Objective):
     config: Config
 
     def __init__(self, config: Config, context: ObjectiveContext) -> None:
+        from durm.attacks import Attack, Normalised  # which other methods do without
+
         super().__init__(config, context)
         assert context.model is not None
         assert context.input is not None

@@ -8,10 +8,10 @@ interval over seeds at that epoch alone, without any correction.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import scipy
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from scipy.special import stdtrit
 
 from durm.metrics import Metric
 from durm.report.figures import (
@@ -89,7 +89,7 @@ def band(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean, and half the 95 % interval, of differences `(seeds, epochs)`; of one seed the interval is nothing."""
     mean, std = mean_and_std(differences)
     n = len(differences)
-    return mean, stdtrit(n - 1, 0.975) * std / np.sqrt(n) if n > 1 else 0 * mean
+    return mean, scipy.special.stdtrit(n - 1, 0.975) * std / np.sqrt(n) if n > 1 else 0 * mean
 
 
 def _draw_level(axes: Axes, runs: Mapping[str, Result], key: str) -> None:

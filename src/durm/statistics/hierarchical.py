@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from durm.statistics.intervals import Interval
 
@@ -221,7 +221,7 @@ def _quantile(mu: np.ndarray, by_mu: np.ndarray, p: float) -> float:
 def _new_setting(mu: np.ndarray, tau: np.ndarray, weight: np.ndarray, at: float) -> float:
     """P(θ_new ≤ at), with θ_new ~ N(μ, τ²)."""
     spread = np.hypot(tau[None, :], np.gradient(mu)[:, None] / 2)  # a point of μ stands for its cell
-    return float((weight * ndtr((at - mu[:, None]) / spread)).sum())
+    return float((weight * scipy.special.ndtr((at - mu[:, None]) / spread)).sum())
 
 
 def _new_quantile(mu: np.ndarray, tau: np.ndarray, weight: np.ndarray, p: float) -> float:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import stdtr
+import scipy
 
 EXACT_UP_TO = 20
 FLIPS = 99_999
@@ -64,7 +64,7 @@ def pitman_morgan(first: np.ndarray, second: np.ndarray) -> tuple[float | None, 
         return ratio, None
     if abs(r) == 1:
         return ratio, 0.0
-    return ratio, float(2 * stdtr(n - 2, -abs(r) * math.sqrt((n - 2) / (1 - r * r))))
+    return ratio, float(2 * scipy.special.stdtr(n - 2, -abs(r) * math.sqrt((n - 2) / (1 - r * r))))
 
 
 def correlation(first: np.ndarray, second: np.ndarray) -> float | None:

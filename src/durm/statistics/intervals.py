@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 ALPHA = 0.05
 
@@ -115,13 +115,13 @@ def welch(ours: np.ndarray, theirs: np.ndarray, alpha: float = ALPHA, step: floa
     if variance == 0:
         return middle, middle
     freedom = variance**2 / sum(part**2 / df for part, df in parts)
-    half = float(stdtrit(freedom, 1 - alpha / 2)) * math.sqrt(variance)
+    half = float(scipy.special.stdtrit(freedom, 1 - alpha / 2)) * math.sqrt(variance)
     return middle - half, middle + half
 
 
 def quantile(n: int, alpha: float) -> float:
     """Student's two-sided quantile for n differences at level 1 − α."""
-    return float(stdtrit(n - 1, 1 - alpha / 2))
+    return float(scipy.special.stdtrit(n - 1, 1 - alpha / 2))
 
 
 def smallest_p(n: int) -> float:

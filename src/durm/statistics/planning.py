@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtri, nctdtr
+import scipy
 
 from durm.statistics.intervals import ALPHA, SampleVariance, fewest_pairs, quantile
 
@@ -64,7 +64,7 @@ def pairs_for_rope(n: int, error: float, variance: SampleVariance | None, rope: 
 def spread_range(spread: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """The interval of a standard deviation that was estimated from n normal values: s √((n − 1)/χ²)."""
     tail = (1 - confidence) / 2
-    low, high = (math.sqrt((n - 1) / float(chdtri(n - 1, p))) for p in (tail, 1 - tail))
+    low, high = (math.sqrt((n - 1) / float(scipy.special.chdtri(n - 1, p))) for p in (tail, 1 - tail))
     return spread * low, spread * high
 
 
@@ -79,7 +79,7 @@ def power(n: int, spread: float, difference: float, rope: float, alpha: float = 
         return float(difference > rope)
     centre = (difference - rope) * math.sqrt(n) / spread
     limit = quantile(n, alpha)
-    below = float(nctdtr(n - 1, centre, limit))
+    below = float(scipy.special.nctdtr(n - 1, centre, limit))
     return float(centre > limit) if math.isnan(below) else 1 - below  # scipy has no number for centres about 38
 
 
@@ -161,4 +161,4 @@ def plan_sizes(
 def _spreads(spread: float, pilot: int, count: int = 41) -> list[float]:
     """Spreads that are equally likely, given that `pilot` pairs showed this one: s √((n − 1)/χ²) at mid-quantiles."""
     middles = (np.arange(count) + 0.5) / count
-    return [spread * math.sqrt((pilot - 1) / float(chdtri(pilot - 1, p))) for p in middles]
+    return [spread * math.sqrt((pilot - 1) / float(scipy.special.chdtri(pilot - 1, p))) for p in middles]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from scipy.special import stdtr
+import scipy
 
 from durm.statistics.intervals import ALPHA
 from durm.statistics.spending_table import SLOPES
@@ -77,7 +77,7 @@ def simulated_slopes(
         squares += within + total**2 / group
         before = size
         variance = (squares - sums**2 / size) / (size - 1)
-        p = 2 * stdtr(size - 1, -np.abs(sums) / np.sqrt(size * variance))
+        p = 2 * scipy.special.stdtr(size - 1, -np.abs(sums) / np.sqrt(size * variance))
         smallest = [
             np.minimum(so_far, np.where(p <= alpha, p / size, np.inf))
             for so_far, alpha in zip(smallest, alphas, strict=True)

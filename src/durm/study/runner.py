@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from durm._processes import start_server
 from durm.errors import InputError
-from durm.study.base import AnyTrial, Key
+from durm.study.base import AnyTrial, BaseStudy, Key
 from durm.study.code_record import record_code
 from durm.study.code_study import CodeStudy
 from durm.study.config import Study
@@ -77,6 +78,16 @@ def run_study_to_verdict(
 
 def _is_to_run(store: Store, trial: AnyTrial, execution: Execution) -> bool:
     return not store.is_done(trial) and (execution.retry or store.error(trial) is None)
+
+
+def start_workers(study: BaseStudy, execution: Execution) -> None:
+    """Lets the processes that will run the trials import what they need, while the study is checked."""
+    if not execution.workers or execution.executor not in (None, "processes"):
+        return
+    if isinstance(study, Study) and study.device == "cpu":
+        start_server(*study.model)
+    elif isinstance(study, CodeStudy) and study.run.function is not None:
+        start_server()
 
 
 def run_study(store: Store, execution: Execution, on_event: Send = _ignore) -> Outcome:

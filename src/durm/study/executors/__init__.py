@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from durm._processes import INTERRUPTS
 from durm._registry import Registry
 from durm.study.jobs import Execution, Job, Send
 from durm.study.store import Store
@@ -20,8 +21,6 @@ Executor = Callable[[Store, Sequence[Job], Execution, Send], bool]
 checkpoint."""
 EXECUTORS: Registry[Executor] = Registry("executor", "durm.study.executors")
 POLL_SECONDS = 0.5
-INTERRUPTS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""Ctrl-C; what schedulers and shutdowns send; what a terminal that closes sends."""
 
 
 def work(store: Store, jobs: Sequence[Job], execution: Execution, send: Send, stop: Callable[[], bool]) -> None:

@@ -1,21 +1,19 @@
 """In several processes, each of which takes the next free job."""
 
-import multiprocessing
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
 
-from durm._user_code import leave_safe_path, safe_path
-from durm.study.executors import EXECUTORS, INTERRUPTS, POLL_SECONDS, on_interrupt, work
+from durm._processes import INTERRUPTS, began_in, start_process
+from durm.study.executors import EXECUTORS, POLL_SECONDS, on_interrupt, work
 from durm.study.jobs import Event, Execution, Job, Send
 from durm.study.store import Store
 
@@ -23,22 +21,16 @@ from durm.study.store import Store
 @EXECUTORS.register("processes")
 def run(store: Store, jobs: Sequence[Job], execution: Execution, send: Send) -> bool:
     """A worker that dies takes its job with it, which failed; another takes its place."""
-    context = multiprocessing.get_context("spawn")
-    if hasattr(signal, "pthread_sigmask"):
-        with safe_path():
-            resource_tracker.ensure_running()  # which lets interrupts through, and must not while they are held back
     workers: dict[Connection, _Worker] = {}
+    by_trial = {job.trial.id: job for job in jobs}
+    on_gpu = any(_device(job) != "cpu" for job in jobs)
     stopping = False
 
     def start(index: int) -> None:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_worker, args=(index, store, jobs, execution, theirs))
-        with (
-            safe_path(),
-            _without_main(),
-            _held_back(),
-        ):  # until the process ignores them: the parent says what an interrupt means
-            process.start()
+        ours, theirs = Pipe()
+        arguments = (index, store, jobs, execution, theirs, dict(os.environ))
+        with _without_main():  # interrupts are held back until the process ignores them: the parent says what they mean
+            process = start_process(_worker, arguments, on_gpu=on_gpu)
         theirs.close()
         workers[ours] = _Worker(index, process)
         if stopping:
@@ -72,7 +64,7 @@ def run(store: Store, jobs: Sequence[Job], execution: Execution, send: Send) -> 
                         send({"kind": "failed", "trial": worker.job.trial.id, "reason": "the process died"})
                         start(worker.index)
                     continue
-                worker.follow(event, jobs)
+                worker.follow(event, by_trial)
                 send(event)
     return stopping
 
@@ -83,22 +75,29 @@ class _Worker:
     process: Any
     job: Job | None = None
 
-    def follow(self, event: Event, jobs: Sequence[Job]) -> None:
+    def follow(self, event: Event, jobs: Mapping[str, Job]) -> None:
         """Remembers what the worker is at, to know what died with it."""
         if event["kind"] == "started":
-            self.job = next(job for job in jobs if job.trial.id == event["trial"])
+            self.job = jobs[event["trial"]]
         elif event["kind"] in ("finished", "measured", "failed"):
             self.job = None
 
 
-def _worker(index: int, store: Store, jobs: Sequence[Job], execution: Execution, connection: Connection) -> None:
+def _worker(
+    index: int,
+    store: Store,
+    jobs: Sequence[Job],
+    execution: Execution,
+    connection: Connection,
+    environment: dict[str, str],
+) -> None:
     """The life of a worker process. It ends when the jobs do, or when its parent does: then the pipe closes."""
-    leave_safe_path()
+    began_in(environment)
     for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
-    if any(getattr(job.trial, "device", "cpu") == "cuda" for job in jobs):
+    if any(_device(job) == "cuda" for job in jobs):
         os.environ["CUDA_VISIBLE_DEVICES"] = _visible_device(index)
     stopping = threading.Event()
 
@@ -142,17 +141,8 @@ def _is_guarded(path: Path) -> bool:
         return False
 
 
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """Interrupts wait until the end of the context. A process that is started in it begins with them held back."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _device(job: Job) -> str:
+    return str(getattr(job.trial, "device", "cpu"))
 
 
 def _visible_device(index: int) -> str:

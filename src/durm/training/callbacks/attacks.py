@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 
 from durm.training.callbacks.callback import Callback
-from durm.training.robustness import robustness
 
 
 class AttackCallback(Callback):
     def result(self) -> dict[str, Any]:
         """What is left of the accuracy, as `robustness` and, of each attack and surface, as a metric."""
+        from durm.training.robustness import robustness
+
         trainer = self.trainer
         trial, bundle = trainer.trial, trainer.bundle
         found = robustness(

@@ -4,8 +4,6 @@ from typing import Any
 
 import torch
 
-from durm.curvature import ClassifierLoss, hessian, measure, top_eigenvalues
-from durm.curvature.vectors import norm
 from durm.training.callbacks.callback import Callback
 from durm.training.loaders import evaluation_batches
 
@@ -33,6 +31,9 @@ class CurvatureCallback(Callback):
         self.seen: dict[str, list[Any]] = {"top_eigenvalue": [], "converged": [], "gradient_norm": []}
 
     def before_validation(self) -> None:
+        from durm.curvature import ClassifierLoss, hessian, top_eigenvalues
+        from durm.curvature.vectors import norm
+
         loss = ClassifierLoss(self.model, self.inputs, self.targets, num_classes=self.num_classes, kind="real")
         with hessian(loss) as matrix:
             top = top_eigenvalues(matrix, 1, tolerance=TOLERANCE, max_products=MOST_PRODUCTS)
@@ -42,6 +43,8 @@ class CurvatureCallback(Callback):
 
     def result(self) -> dict[str, Any]:
         """What was seen, and `end`: all that `durm.curvature.measure` says of the selected weights."""
+        from durm.curvature import measure
+
         smoothing = self.trainer.trial.train.label_smoothing
         end = measure(self.model, self.inputs, self.targets, num_classes=self.num_classes, label_smoothing=smoothing)
         return {"probes": {"flatness": {"samples": len(self.targets), **self.seen, "end": end.record()}}}

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from durm.probes import watch
 from durm.training.callbacks.callback import Callback
 
 
@@ -14,6 +13,8 @@ class ProbesCallback(Callback):
     key = "watch"
 
     def setup(self) -> None:
+        from durm.probes import watch
+
         trial, objective = self.trainer.trial, self.trainer.objective
         self.watch = watch(self.trainer.plain_model, trial.probes, label_smoothing=trial.train.label_smoothing)
         self.logits: list[tuple[Tensor, Tensor]] = []  # and targets, of every cross-entropy of a step
