@@ -18,7 +18,7 @@ from durm.errors import InputError
 from durm.replication.claim_tests import slope_weights
 from durm.replication.claims import NUMBERED, VERDICTS, ledger
 from durm.replication.finding import Finding
-from durm.replication.ledger import page, sensitivity
+from durm.replication.ledger import sensitivity
 from durm.replication.resolution import sample_count, sample_variance, step
 from durm.replication.study_index import read_evidence
 from durm.statistics.intervals import SampleVariance
@@ -26,8 +26,6 @@ from durm.statistics.sequential import series_level
 from durm.training.trial import Trial
 from tests.replication.planted import add_probes, attacked, domains, gain, ratio, study, wobble
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "replication.md"
 Plant = Callable[[Path, float, float], Any]
 """Puts an effect with noise into a folder of results."""
 
@@ -629,11 +627,6 @@ def test_the_readings_have_the_numbers(tmp_path: Path) -> None:
         r"above the margin of \+0\.1 points\. The paper's mean gain is \+0\.39 points: above it\.",
         found.reading,
     ), found.reading
-
-
-@pytest.mark.skipif(not PAGE.exists(), reason="the documentation is not here")
-def test_the_committed_page_is_what_the_committed_results_give() -> None:
-    assert PAGE.read_text() == page(ledger(ROOT / "results")), "run `make claims`"
 
 
 def test_damaged_results_are_named(tmp_path: Path) -> None:
