@@ -65,6 +65,8 @@ METHOD = """\
   what its arms change. A pair is two runs of one seed that differ in nothing but the dummies. Only C_d 1 to 3 count,
   the paper's, unless the claim is about their number; of several the mean is taken within each seed, because the best
   would be chosen by the test score.
+- **No training that did not learn.** Settings whose baseline is near chance, or whose method is far below ERM, are
+  [not counted](#what-was-not-counted) for claims about accuracy.
 - **One setting** (data, model, method) has the interval of [the verdict](concepts/verdict.md): Student's over the
   seeds, with the steps in which the metric moves, over test samples too where a study of one comparison kept what
   that takes; decided is what the whole 95 % interval says, and fewer than six seeds decide nothing.
@@ -98,6 +100,15 @@ METHOD = """\
 - **Once.** A run that stands in two studies, by the hash of its weights, counts once.
 - **What would decide** is a study in which half the interval of a setting is as wide as the margin, or as the paper's
   gain, at the spread seen so far.
+"""
+
+REFUSED = """\
+## What was not counted
+
+No claim about accuracy rests on a training that did not learn: one that without dummies stays within 10 points of
+chance, or a method that is more than 5 points below ERM of the same seeds on validation. Adversarial training, which
+gives up clean accuracy on purpose, is not held to the latter. Claims about something else (the dummies' probability, the
+gradients, the cost) take these runs too.
 """
 
 PAPER = """\
@@ -146,7 +157,7 @@ def page(entries: Sequence[Entry]) -> str:
         "",
         METHOD,
     ]
-    lines += [PAPER, *_pooled(), ""]
+    lines += [*_refused(entries), PAPER, *_pooled(), ""]
     for number, entry in enumerate(entries):
         if number == 0 or entry.heading != entries[number - 1].heading:
             lines += [f"## {entry.heading}", ""]
@@ -189,12 +200,26 @@ def _section(entry: Entry) -> list[str]:
     ]
     if finding.to_decide:
         lines += [f"*To decide it:* {_escaped(finding.to_decide)}.", ""]
+    if finding.refused:
+        lines += [f"*Not counted,* as the training did not learn: {_escaped(not_counted(finding))}.", ""]
     if finding.studies:
         lines += [f"*Results:* {', '.join(f'`{study}`' for study in finding.studies)}.", ""]
     if finding.parts:
         table = parts_table(finding)
         lines += [*_markdown(table.headings, [[_escaped(cell) for cell in row] for row in table.texts()]), ""]
     return lines
+
+
+def not_counted(finding: Finding) -> str:
+    """The settings that were refused: `pacs-small (pacs, test_resnet, vrex)`."""
+    return "; ".join(f"{one.study} ({one.setting})" for one in finding.refused)
+
+
+def _refused(entries: Sequence[Entry]) -> list[str]:
+    """Every setting that a claim did without, and why."""
+    every = dict.fromkeys(one for entry in entries for one in entry.finding.refused)
+    rows = [[f"`{one.study}`", _escaped(one.setting), _escaped(one.reason)] for one in every]
+    return [REFUSED, *_markdown(["study", "setting", "why"], rows), ""] if rows else []
 
 
 def _title(entry: Entry) -> str:
