@@ -1,10 +1,13 @@
-"""Writes what follows from results/: docs/replication.md, and the rows of results/README.md. `make claims` runs it."""
+"""Writes what follows from results/: docs/replication.md with its figure, the README's table of tasks, and the rows of
+results/README.md. `make claims` runs it.
+"""
 
 import re
 from pathlib import Path
 from typing import Any
 
 from durm.replication.claims import ledger
+from durm.replication.forest import forest_svg, readme_part
 from durm.replication.ledger import page
 from durm.replication.study_index import study_folders
 from durm.report.settings import changed_settings
@@ -19,10 +22,12 @@ RESULTS = ROOT / "results"
 def generated() -> dict[Path, str]:
     """Every file that is generated, or has a part that is, with its content."""
     entries = ledger(RESULTS)
-    readme = RESULTS / "README.md"
+    readme, rows = ROOT / "README.md", RESULTS / "README.md"
     return {
         ROOT / "docs" / "replication.md": page(entries),
-        readme: with_part(readme.read_text(), "studies", study_rows(RESULTS)),
+        ROOT / "docs" / "images" / "claims.svg": forest_svg(entries),
+        readme: with_part(readme.read_text(), "claims", readme_part(entries)),
+        rows: with_part(rows.read_text(), "studies", study_rows(RESULTS)),
     }
 
 
