@@ -195,8 +195,9 @@ def _draw_rows(
         if setting is not None and (differences := paired_differences(setting, one)):
             name = f"differences-{row}"
             titles[name] = [f"seed {seed}: {signed(value)}" for seed, value in differences.items()]
-            moved, share = swarm(list(differences.values()), width, room=0.16, apart=0.13)
-            _dots(axes, list(differences.values()), row + 0.29 + moved, colour, name, share * TINY_DOT)
+            inside = np.clip(list(differences.values()), *limits)  # those beyond stand at the edge
+            moved, share = swarm(inside, width, room=0.16, apart=0.13)
+            _dots(axes, inside, row + 0.29 + moved, colour, name, share * TINY_DOT)
         _draw_intervals(axes, one, colour, row, upright=False)
         digits = decimals(one.ci_family, summary.rope)
         low, high = one.ci_family or (math.nan, math.nan)
@@ -233,7 +234,7 @@ def paired_differences(setting: Setting, comparison: Comparison) -> dict[str, fl
     return {seed: ours[seed] - theirs[seed] for seed in common}
 
 
-def swarm(values: Sequence[float], height: float, room: float = ROOM, apart: float = APART) -> tuple[np.ndarray, float]:
+def swarm(values: Values, height: float, room: float = ROOM, apart: float = APART) -> tuple[np.ndarray, float]:
     """How far each dot is moved sideways so that none covers another, and by how much all must be made smaller for it.
 
     Dots are ellipses, `height` tall and `apart` wide. From the smallest value on, each takes the free place that is
