@@ -100,6 +100,13 @@ def plant_tail(results: Path, size: float, noise: float) -> None:
     study(results, "one", metrics=groups, data="longtail:100:digits")
 
 
+def plant_tail_of_small_data(results: Path, size: float, noise: float) -> None:
+    """Without a class of more than 100 samples."""
+    effect = gain(size, noise)
+    groups = lambda trial: {"accuracy_medium": 90.0, "accuracy_tail": 40.0 + effect(trial)}  # noqa: E731
+    study(results, "one", metrics=groups, data="longtail:100:digits")
+
+
 def plant_few_samples(results: Path, size: float, noise: float) -> None:
     effect = gain(size, noise)
     data = ["subset:samples=10:digits", "subset:samples=100:digits"]
@@ -142,6 +149,14 @@ def test_a_gain(words: str, size: float, noise: float, verdict: str, tmp_path: P
     assert found.interval[0] <= found.effect <= found.interval[1]
     if verdict != "undecided":
         assert found.effect == pytest.approx(size, abs=0.1)
+
+
+def test_medium_classes_stand_for_a_head_that_is_not_there(tmp_path: Path) -> None:
+    plant_tail_of_small_data(tmp_path, 2.0, 0.05)
+    found = finding(tmp_path, "the tail gains more than the head")
+    assert found.verdict == "holds"
+    assert found.effect == pytest.approx(2.0, abs=0.1)
+    assert found.parts[0].what.endswith("against medium classes")
 
 
 @pytest.mark.parametrize("words", GAINS)

@@ -62,8 +62,9 @@ FIGURE = """\
 ![Forest plot of the claims and of the settings of the paper's tables](images/claims.svg)
 
 *Claims with their 95 % intervals, green where they hold, orange where they do not, dark where it is undecided. Under
-the gains of the paper's tables: their settings one by one, at 1 − 0.05/m for m settings. Grey: the margin. Diamonds: the paper's mean gains. What runs out of the figure goes on; claims that are computed without runs, and the
-share of wins (2), have no place on these axes.*
+the gains of the paper's tables: their settings one by one, at 1 − 0.05/m for m settings. Grey: the margin. Diamonds:
+the paper's mean gains. What runs out of the figure goes on; claims that are computed without runs, and the share of
+wins (2), have no place on these axes.*
 """
 
 METHOD = """\
