@@ -35,8 +35,8 @@ docs: .venv/.dev  ## the documentation, into site/
 schemas: .venv/.dev  ## the JSON schemas of summary.json and result.json, into docs/reference/
 	$(BIN)/python docs/schemas.py
 
-claims: .venv/.dev  ## judge the paper's claims by results/, into docs/replication.md
-	$(BIN)/durm claims --markdown > docs/replication.md.new && mv docs/replication.md.new docs/replication.md
+claims: .venv/.dev  ## judge the paper's claims by results/, into docs/replication.md and the READMEs
+	$(BIN)/python docs/claims.py
 
 bench: .venv/.dev  ## the speed measurements, into results/
 	$(BIN)/python benchmarks/overhead.py --out results/overhead.json

@@ -211,6 +211,13 @@ def test_the_size_that_would_decide() -> None:
     assert "more than the 40 seeds of now" in to_decide(1.0, Criterion(rope=0.5), have=40)
 
 
+def test_the_size_that_would_decide_near_the_margin() -> None:
+    """t(n − 1) · 1/√n ≤ 0.25, the distance of 0.25 from 0.5, first at n = 64 (1.998/8 = 0.2498; 1.999/√63 = 0.2518)."""
+    assert to_decide(1.0, Criterion(rope=0.5), 40, 0.25).startswith("64 seeds, if the effect stays where it is")
+    assert "64 seeds" in to_decide(1.0, Criterion("same", 0.5), 40, -0.25)
+    assert "64 seeds" in to_decide(1.0, Criterion("less", 0.5), 40, -0.25)
+
+
 def test_an_undecided_finding_says_so() -> None:
     found = combine([exactly(0.3, 1.0, 6)], Criterion(rope=0.5))
     assert found is not None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from durm.replication.study_index import study_folders
 from durm.report.columns import fit
 from durm.report.terminal import print_rows, print_verdict
 from durm.report.text import headline
@@ -13,8 +14,7 @@ from durm.study.store import read_summary
 from durm.study.summary import read_results, write_summary
 from tests.study import synthetic
 
-RESULTS = Path(__file__).parents[2] / "results"
-STUDIES = sorted(path.parent.name for path in RESULTS.glob("*/summary.json"))
+STUDIES = study_folders(Path(__file__).parents[2] / "results")
 HEADINGS = ["arm", "n", "mean", "std", "difference", "interval", "p (Holm)", "verdict"]
 ROWS = [
     ["erm", "10", "97.98", "0.26", "", "", "", "baseline"],
@@ -95,12 +95,12 @@ def test_a_table_without_verdicts_is_turned() -> None:
 
 @pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("width", [50, 80])
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folder.name)
 def test_the_tables_of_real_studies_fit(
-    name: str, width: int, verbose: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, width: int, verbose: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    print_verdict(read_summary(RESULTS / name / "summary.json"), verbose=verbose)
+    print_verdict(read_summary(folder / "summary.json"), verbose=verbose)
     printed = capsys.readouterr().out.splitlines()
     tables = [line for line in printed if re.search(r"\S  +\S", line)]  # sentences have single spaces
     assert [line for line in tables if len(line) > width] == []

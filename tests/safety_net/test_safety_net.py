@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from durm.replication.study_index import study_folders
 from tests.safety_net.recording import GOLDEN, machine, page, record
 
 ALLOWED: dict[str, str] = {}
@@ -35,9 +36,9 @@ def test_a_study_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     assert not changes, "\n".join(changes[:20])
 
 
-@pytest.mark.parametrize("study", sorted(path.parent.name for path in RESULTS.glob("*/summary.json")))
-def test_the_page_of_a_committed_study_is_the_same(study: str) -> None:
-    assert page(RESULTS / study) == (RESULTS / study / "report.md").read_text()
+@pytest.mark.parametrize("folder", study_folders(RESULTS), ids=lambda folder: folder.name)
+def test_the_page_of_a_committed_study_is_the_same(folder: Path) -> None:
+    assert page(folder) == (folder / "report.md").read_text()
 
 
 def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

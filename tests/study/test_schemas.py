@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from durm.replication.study_index import study_folders
 from durm.study.records import SCHEMA_VERSION, Summary
 from durm.study.store import read_summary
 from durm.training.result import Result
@@ -59,8 +60,9 @@ def test_results_of_version_1_are_read(path: Path) -> None:
     assert missing(content, result.model_dump(mode="json")) == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*/summary.json")), ids=lambda path: path.parent.name)
-def test_committed_summaries_are_read(path: Path) -> None:
+@pytest.mark.parametrize("folder", study_folders(ROOT / "results"), ids=lambda folder: folder.name)
+def test_committed_summaries_are_read(folder: Path) -> None:
+    path = folder / "summary.json"
     assert missing(json.loads(path.read_text()), read_summary(path).as_json()) == []
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from durm.errors import InputError
+from durm.replication.study_index import study_folders
 from durm.study.verify import verify_study
 from tests.cli.calling import call
 
 RESULTS = Path(__file__).parents[2] / "results"
-STUDIES = sorted(path.parent for path in RESULTS.glob("*/study.yaml"))
+STUDIES = study_folders(RESULTS)
 
 
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folder.name)
@@ -28,7 +29,7 @@ def test_every_committed_study_passes(folder: Path) -> None:
 @pytest.fixture
 def published(tmp_path: Path) -> Path:
     folder = tmp_path / "digits-smoothing"
-    shutil.copytree(RESULTS / "digits-smoothing", folder)
+    shutil.copytree(RESULTS / "studies" / "digits-smoothing", folder)
     return folder
 
 
@@ -97,7 +98,7 @@ def test_exit_codes_and_json(published: Path, tmp_path: Path) -> None:
     assert answer.code == 0
     assert "nothing was found" in answer.out
     found = json.loads(call("verify", published, "--json").out)
-    assert (found["findings"], found["checked"]) == ([], 40)
+    assert (found["findings"], found["checked"]) == ([], 240)
     nothing = call("verify", tmp_path)
     assert nothing.code == 2
     assert "study.yaml" in nothing.err

@@ -48,7 +48,7 @@ def claims(
 
 
 def _print_details(entry: Any) -> None:
-    from durm.replication.ledger import parts_table, sensitivity
+    from durm.replication.ledger import not_counted, parts_table, sensitivity
     from durm.report.terminal import print_table
 
     claim, finding = entry.claim, entry.finding
@@ -61,6 +61,8 @@ def _print_details(entry: Any) -> None:
         options.say(f"   at half and at double the margin: {sensitivity(finding)}")
     if finding.to_decide:
         options.say(f"   to decide it: {finding.to_decide}")
+    if finding.refused:
+        options.say(f"   not counted, as the training did not learn: {not_counted(finding)}")
     if finding.studies:
         options.say(f"   results: {', '.join(finding.studies)}")
     if (table := parts_table(finding)).rows:

@@ -5,6 +5,7 @@ what is random about it is a function of the seed, so all arms of a study see th
 """
 
 import hashlib
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -202,6 +203,17 @@ def base_data(name: str) -> str:
 def base_name(name: str) -> str:
     """The data set that a name stands on: `cifar10` of `longtail:100:cifar10`."""
     return base_data(name).partition(":")[0]
+
+
+def known_classes(name: str) -> int | None:
+    """How many classes the data have, if the name or what is published about them says so. Nothing is read."""
+    if found := re.search(r"(?:^|:)subset:(?:[^:]*,)?classes=(\d+)", name):
+        return int(found[1])
+    loader: Any = LOADERS[base_name(name)]
+    if isinstance(loader, Published):
+        return loader.published[2]
+    known = getattr(loader, "classes", None)
+    return known if isinstance(known, int) else None
 
 
 def task_of(name: str) -> str:

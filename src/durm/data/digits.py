@@ -36,6 +36,8 @@ NOISE = 4.0
 class Digits(Loader):
     """Handwritten digits of 8 × 8 pixels, 10 classes; comes with scikit-learn."""
 
+    classes = 10
+
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
         learn, test = _learn_and_test()
         train, val = split_by_seed(learn, 0.25, seed, "val")
@@ -68,6 +70,7 @@ class DigitsDomains(KnownDomains):
     """The digits in 4 domains (rotated, inverted, blurred, noisy), 10 classes; comes with scikit-learn."""
 
     name = "digits-domains"
+    classes = 10
     domain_names = ("rotated", "inverted", "blurred", "noisy")
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:

@@ -65,6 +65,7 @@ class Claim:
         measure: does it.
         needs: what a study must have to speak to it.
         criterion: when it holds, with the margin and the paper's mean gain.
+        of_accuracy: it is about how well models do, so it rests on no training that did not learn.
     """
 
     statement: str
@@ -73,6 +74,7 @@ class Claim:
     measure: Measure
     needs: str = "a study"
     criterion: Criterion = MORE
+    of_accuracy: bool = True
 
 
 def _paper(*gains: Sequence[Any]) -> Criterion:
@@ -169,7 +171,8 @@ HELPS = (
     Claim(
         "Of a long tail, the tail gains more than the head",
         "appendix C.2, of rare classes",
-        "gain in the tail minus gain in the head; above 0.1 points",
+        "gain in the tail (fewer than 20 samples of a class) minus gain in the head (more than 100; of data without "
+        "such classes, from 20 to 100); above 0.1 points",
         tail_over_head,
         "a study of longtail: data with a head and a tail",
     ),
@@ -203,6 +206,7 @@ HELPS = (
         cost,
         "benchmarks/overhead.py, or a study",
         replace(CHANGE, wanted="at most"),
+        of_accuracy=False,
     ),
     Claim(
         "It does not matter how many dummies there are",
@@ -222,6 +226,7 @@ WHY = (
         probe_change("mean_gradient_variance"),
         "a study with the probe gradient_variance",
         CHANGE,
+        of_accuracy=False,
     ),
     Claim(
         "The extra gradient has mean 0 and is independent of ERM's",
@@ -229,6 +234,7 @@ WHY = (
         "computed on normal logits of ten classes and two dummies: mean and correlation within their errors of 0",
         _computed(computed.theorem_1),
         criterion=NO_MARGIN,
+        of_accuracy=False,
     ),
     Claim(
         "The smallest of T gradients is DuRM's at least every second time",
@@ -237,6 +243,7 @@ WHY = (
         "probability of at least one half",
         _computed(computed.theorem_2),
         criterion=NO_MARGIN,
+        of_accuracy=False,
     ),
     Claim(
         "So the gradient nearest to zero is more often DuRM's",
@@ -244,6 +251,7 @@ WHY = (
         "computed for the same cases, of the size of the gradient: a probability of at least one half",
         _computed(computed.nearest_to_zero),
         criterion=NO_MARGIN,
+        of_accuracy=False,
     ),
     Claim(
         "Top eigenvalue and norm of the gradient rise together",
@@ -252,6 +260,7 @@ WHY = (
         within_runs("eigenvalue_norm_correlation"),
         "a study with flatness",
         Criterion("more", CORRELATION_ROPE, "correlation"),
+        of_accuracy=False,
     ),
     Claim(
         "DuRM ends in flatter minima",
@@ -260,6 +269,7 @@ WHY = (
         probe_change("top_eigenvalue"),
         "a study with flatness",
         replace(CHANGE, wanted="less"),
+        of_accuracy=False,
     ),
     Claim(
         "The gradient is larger with DuRM",
@@ -268,6 +278,7 @@ WHY = (
         probe_change("gradient_norm"),
         "a study with the probe gradient_norm",
         CHANGE,
+        of_accuracy=False,
     ),
     Claim(
         "The weights go equally far from their start",
@@ -276,6 +287,7 @@ WHY = (
         probe_change("distance"),
         "a study with the probe distance",
         Criterion("same", DISTANCE_ROPE, "%", relative=True),
+        of_accuracy=False,
     ),
     Claim(
         "All dummies end with an equal part of the gradient",
@@ -284,6 +296,7 @@ WHY = (
         equal_dummies,
         "a study with the probe dummy_gradient and two dummies or more",
         Criterion("at most", FRACTION_ROPE, "%"),
+        of_accuracy=False,
     ),
     Claim(
         "What the dummies get shrinks to nothing",
@@ -292,6 +305,7 @@ WHY = (
         dummy_share("dummy_mass", counts=False),
         "a study",
         replace(SHARE, unit="% of probability"),
+        of_accuracy=False,
     ),
     Claim(
         "No sample is classified as a dummy",
@@ -300,6 +314,7 @@ WHY = (
         dummy_share("dummy_hits", counts=True),
         "a study",
         SHARE,
+        of_accuracy=False,
     ),
 )
 ASKED = (
@@ -310,6 +325,7 @@ ASKED = (
         attacked_into_dummies,
         "a study with attacks through dummy",
         SHARE,
+        of_accuracy=False,
     ),
     Claim(
         "It makes no difference whether attacks use DuRM's own loss",
@@ -318,6 +334,7 @@ ASKED = (
         attack_surface,
         "a study with attacks through real and full",
         Criterion("same"),
+        of_accuracy=False,
     ),
     Claim(
         "Stronger attacks agree that DuRM is more robust",
@@ -325,6 +342,7 @@ ASKED = (
         "accuracy under APGD, Square or both through the real logits, with dummies minus without; above 0.1 points",
         robust_gain(lambda setting: True, ("apgd", "square", "auto")),
         "a study with the attacks apgd, square or auto",
+        _paper(cell_gains(12)),
     ),
     Claim(
         "The paper's gains stand clear of its error bars",
@@ -332,6 +350,7 @@ ASKED = (
         "computed from the table: bars of one standard deviation that do not overlap, in DuRM's favour, in most cells",
         _computed(computed.error_bars),
         criterion=NO_MARGIN,
+        of_accuracy=False,
     ),
     Claim(
         "DuRM does more than label smoothing",

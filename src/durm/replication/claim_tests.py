@@ -226,13 +226,17 @@ def slope_weights(levels: Iterable[float]) -> dict[float, float]:
 
 
 def tail_over_head(evidence: Evidence, criterion: Criterion) -> Finding | None:
-    """The gain in the tail minus that in the head of long-tailed data."""
+    """The gain in the tail minus that in the head of long-tailed data; of small data, whose most frequent classes are
+    medium by their number of samples, these are the head.
+    """
     found = []
     for setting in evidence.settings:
         pairs = setting.pairs()
-        tail, head = (_gain(setting, pairs, f"accuracy_{name}") for name in ("tail", "head"))
+        head_name = next((name for name in ("head", "medium") if f"accuracy_{name}" in setting.metrics), "head")
+        tail, head = (_gain(setting, pairs, f"accuracy_{name}") for name in ("tail", head_name))
         values = difference(tail.values, head.values)
-        found.append(estimate(setting, values, arms_of_pairs(pairs), step=math.hypot(tail.step, head.step)))
+        how = ", against medium classes" if head_name == "medium" else ""
+        found.append(estimate(setting, values, arms_of_pairs(pairs), how, math.hypot(tail.step, head.step)))
     return combine(found, criterion)
 
 

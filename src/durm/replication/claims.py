@@ -3,7 +3,7 @@
 A claim holds, does not hold, is undecided, or was not tested. No verdict is written by hand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 from durm.replication.claim_list import HEADINGS, MORE, Claim
 from durm.replication.claim_tests import typical_spread
 from durm.replication.finding import Finding, Verdict
+from durm.replication.learned import Refusal, learned
 from durm.replication.meta_analysis import to_decide
-from durm.replication.study_index import Evidence, read_evidence
+from durm.replication.study_index import Evidence, Setting, read_evidence
 
 VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "undecided", "not tested")
 NUMBERED = [(heading, claim) for heading, claims in HEADINGS.items() for claim in claims]
@@ -39,15 +40,19 @@ def ledger(results: Path, only: Sequence[int] | None = None) -> list[Entry]:
         InputError: if the folder or a file in it cannot be read.
     """
     evidence = read_evidence(results)
+    kept, refused = learned(evidence)
     return [
-        Entry(number, heading, claim, judge(claim, evidence))
+        Entry(number, heading, claim, judge(claim, kept, refused) if claim.of_accuracy else judge(claim, evidence))
         for number, (heading, claim) in enumerate(NUMBERED, 1)
         if only is None or number in only
     ]
 
 
-def judge(claim: Claim, evidence: Evidence) -> Finding:
-    """What the evidence says about a claim, with its margin, and the verdict at half and at double the margin."""
+def judge(claim: Claim, evidence: Evidence, refused: Mapping[Refusal, Setting] = {}) -> Finding:
+    """What the evidence says about a claim, with its margin, and the verdict at half and at double the margin.
+
+    Of the settings that were `refused`, those that would have spoken to it are named.
+    """
     criterion = claim.criterion
     found = claim.measure(evidence, criterion)
     if found is None:
@@ -59,7 +64,9 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
         size = f", with {found.to_decide}" if found.to_decide else ""
         found = replace(found, to_decide=f"{claim.needs}{size}")
     margin = criterion.margin or None
-    return replace(found, margin=margin, paper_gain=criterion.paper_gain, unit=found.unit or criterion.unit)
+    missed = tuple(one for one, setting in refused.items() if claim.measure(Evidence((setting,)), criterion))
+    found = replace(found, refused=missed, margin=margin, paper_gain=criterion.paper_gain)
+    return replace(found, unit=found.unit or criterion.unit)
 
 
 def _sensitivity(claim: Claim, evidence: Evidence) -> dict[str, Verdict]:

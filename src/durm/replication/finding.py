@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
+from durm.replication.learned import Refusal
 from durm.statistics.intervals import Interval
 from durm.statistics.scale import PERCENT_ROPE
 
@@ -131,6 +132,7 @@ class Finding:
         probability: of the claim at the margin, from several settings; with the standard deviations of the priors of
             μ and τ, and the same probability under other priors.
         to_decide: which study would decide it.
+        refused: what would speak to it, if its training had learned.
     """
 
     verdict: Verdict
@@ -152,6 +154,7 @@ class Finding:
     prior: tuple[float, float] | None = None
     prior_sensitivity: Mapping[str, float] = field(default_factory=dict)
     to_decide: str = ""
+    refused: tuple[Refusal, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "verdict_margin": self.at_margin}

@@ -58,6 +58,15 @@ sets. A verdict is about the settings that are named with it, and may be another
 [`durm reproduce`](how-to/reproduce.md) has the recipes.
 """
 
+FIGURE = """\
+![Forest plot of the claims and of the settings of the paper's tables](images/claims.svg)
+
+*Claims with their 95 % intervals, green where they hold, orange where they do not, dark where it is undecided. Under
+the gains of the paper's tables: their settings one by one, at 1 − 0.05/m for m settings. Grey: the margin. Diamonds:
+the paper's mean gains. What runs out of the figure goes on; claims that are computed without runs, and the share of
+wins (2), have no place on these axes.*
+"""
+
 METHOD = """\
 ## How it is judged
 
@@ -65,6 +74,8 @@ METHOD = """\
   what its arms change. A pair is two runs of one seed that differ in nothing but the dummies. Only C_d 1 to 3 count,
   the paper's, unless the claim is about their number; of several the mean is taken within each seed, because the best
   would be chosen by the test score.
+- **No training that did not learn.** Settings whose baseline is near chance, or whose method is far below ERM, are
+  [not counted](#what-was-not-counted) for claims about accuracy.
 - **One setting** (data, model, method) has the interval of [the verdict](concepts/verdict.md): Student's over the
   seeds, with the steps in which the metric moves, over test samples too where a study of one comparison kept what
   that takes; decided is what the whole 95 % interval says, and fewer than six seeds decide nothing.
@@ -78,9 +89,9 @@ METHOD = """\
   variance over seeds, 0.1 % of the samples: the same for all claims of a kind. The last column has the verdict at
   half and at double the margin.
 - **The paper's gain** is the mean over the cells of its table: Table 8 at C_d = 2, as in Table 1; Tables 2, 3, 4, 6
-  and 7 as they are, without the vanilla row of Table 7; of Table 12 all C_d, as Table 5 shows the best of three. A
-  claim of a gain does not hold if ours is decided to be below that; it holds if ours is decided to be above the
-  margin and is not decided to be below the paper's.
+  and 7 as they are, without the vanilla row of Table 7; of Table 12 all C_d, as Table 5 shows the best of three (for
+  stronger attacks, which are to agree with it, all of its cells). A claim of a gain does not hold if ours is decided
+  to be below that; it holds if ours is decided to be above the margin and is not decided to be below the paper's.
 - **Shares of samples** are counts and have exact bounds (Clopper and Pearson, one-sided, 95 %): none of 500 samples
   leaves 0.6 %. The seeds of a setting see the same test samples, so the bound is that of the distinct samples, and
   more seeds do not lower it. Where the number of samples is not known, as of scenes whose pixels are not independent,
@@ -98,6 +109,15 @@ METHOD = """\
 - **Once.** A run that stands in two studies, by the hash of its weights, counts once.
 - **What would decide** is a study in which half the interval of a setting is as wide as the margin, or as the paper's
   gain, at the spread seen so far.
+"""
+
+REFUSED = """\
+## What was not counted
+
+No claim about accuracy rests on a training that did not learn: one that without dummies stays within 10 points of
+chance, or a method that is more than 5 points below ERM of the same seeds on validation. Adversarial training, which
+gives up clean accuracy on purpose, is not held to the latter. Claims about something else (the dummies' probability,
+the gradients, the cost) take these runs too.
 """
 
 PAPER = """\
@@ -142,11 +162,12 @@ def page(entries: Sequence[Entry]) -> str:
         INTRODUCTION,
         f"**{summed_up(entries)}** At the margin alone: {at_margin}.",
         "",
+        FIGURE,
         *_overview(entries),
         "",
         METHOD,
     ]
-    lines += [PAPER, *_pooled(), ""]
+    lines += [*_refused(entries), PAPER, *_pooled(), ""]
     for number, entry in enumerate(entries):
         if number == 0 or entry.heading != entries[number - 1].heading:
             lines += [f"## {entry.heading}", ""]
@@ -189,12 +210,26 @@ def _section(entry: Entry) -> list[str]:
     ]
     if finding.to_decide:
         lines += [f"*To decide it:* {_escaped(finding.to_decide)}.", ""]
+    if finding.refused:
+        lines += [f"*Not counted,* as the training did not learn: {_escaped(not_counted(finding))}.", ""]
     if finding.studies:
         lines += [f"*Results:* {', '.join(f'`{study}`' for study in finding.studies)}.", ""]
     if finding.parts:
         table = parts_table(finding)
         lines += [*_markdown(table.headings, [[_escaped(cell) for cell in row] for row in table.texts()]), ""]
     return lines
+
+
+def not_counted(finding: Finding) -> str:
+    """The settings that were refused: `pacs-small (pacs, test_resnet, vrex)`."""
+    return "; ".join(f"{one.study} ({one.setting})" for one in finding.refused)
+
+
+def _refused(entries: Sequence[Entry]) -> list[str]:
+    """Every setting that a claim did without, and why."""
+    every = dict.fromkeys(one for entry in entries for one in entry.finding.refused)
+    rows = [[f"`{one.study}`", _escaped(one.setting), _escaped(one.reason)] for one in every]
+    return [REFUSED, *_markdown(["study", "setting", "why"], rows), ""] if rows else []
 
 
 def _title(entry: Entry) -> str:

@@ -49,7 +49,7 @@ def combine(estimates: Sequence[EffectEstimate], criterion: Criterion, note: str
     spreads = [one.spread for one in settings if len(one.values) > 1]
     if "undecided" in (finding.verdict, finding.verdict_margin) and spreads:
         have = float(np.median([len(one.values) for one in settings]))
-        finding = replace(finding, to_decide=to_decide(float(np.median(spreads)), criterion, have))
+        finding = replace(finding, to_decide=to_decide(float(np.median(spreads)), criterion, have, mean.effect))
     return replace(finding, reading=f"{_reading(finding, criterion, mean)} {note}".strip())
 
 
@@ -85,10 +85,11 @@ def word_of(found: tuple[float, float] | None, n: int, criterion: Criterion, fam
     return decide(found, criterion.limit, higher_is_better=criterion.wanted != "less")
 
 
-def to_decide(spread: float, criterion: Criterion, have: float = 0) -> str:
+def to_decide(spread: float, criterion: Criterion, have: float = 0, effect: float | None = None) -> str:
     """Which size of study would decide: the one whose interval is ± the margin, or ± the paper's gain, wide.
 
-    Where there are as many already, the effect lies near what it is judged against, and no size can be promised.
+    Where there are as many already, the `effect` lies near what it is judged against: then the one whose interval is
+    as wide as its distance from the margin. No size can be promised, as the effect may move.
     """
     widths = {f"{criterion.margin:g} {criterion.unit}": criterion.limit}
     if criterion.paper_gain is not None and criterion.paper_gain > 0:
@@ -100,10 +101,21 @@ def to_decide(spread: float, criterion: Criterion, have: float = 0) -> str:
         for wide, n in needed.items()
         if n is None or n > have
     ]
-    size = " or ".join(sizes) or f"more than the {have:g} {counted} of now, as the effect lies near the margin"
+    size = " or ".join(sizes) or _near_the_margin(spread, criterion, have, effect)
     where = "" if criterion.counted == "setting" else " in a setting"
     deviation = f"of the log ratio of {spread:.2g}" if criterion.relative else f"of {spread:.2g} {criterion.unit}"
     return f"{size}{where} (standard deviation {deviation})"
+
+
+def _near_the_margin(spread: float, criterion: Criterion, have: float, effect: float | None) -> str:
+    counted = f"{criterion.counted}s"
+    ends = (criterion.limit, -criterion.limit)
+    limits = {"more": ends[:1], "at most": ends[:1], "less": ends[1:], "same": ends}[criterion.wanted]
+    distance = 0.0 if effect is None else min(abs(effect - limit) for limit in limits)
+    needed = pairs_needed(spread, distance)
+    if needed is None or needed <= have:
+        return f"more than the {have:g} {counted} of now, as the effect lies near the margin"
+    return f"{needed:,} {counted}, if the effect stays where it is, near the margin,"
 
 
 def with_unit(value: float, unit: str, digits: int = 2) -> str:

@@ -1,8 +1,9 @@
 """What committed studies say, as evidence: their settings, and every number of every run, found by what they are.
 
-A folder of results has a folder for each study, with study.yaml (what its arms change, its attacks), summary.json (its
-settings, means over held-out domains, probes) and results.csv (all metrics of all trials). Beside them lie the records
-of benchmarks. Nothing here goes by the name of a folder, so a study that is added tomorrow is found by its properties.
+A folder of results has a folder for each study, in it or in `studies`, with study.yaml (what its arms change, its
+attacks), summary.json (its settings, means over held-out domains, probes) and results.csv (all metrics of all trials).
+Beside them lie the records of benchmarks. No claim goes by the name of a folder, so a study that is added tomorrow is
+found by its properties.
 """
 
 import csv
@@ -202,6 +203,15 @@ class Evidence:
     benchmarks: tuple[Benchmark, ...] = ()
 
 
+def study_folders(folder: Path) -> list[Path]:
+    """The studies of a folder of results, by name: those in it, and those in `studies`, beside the files that they are
+    run from. One in `studies` supersedes its older namesake.
+    """
+    found = {path.parent.name: path.parent for path in sorted(folder.glob("*/summary.json"))}
+    found |= {path.parent.name: path.parent for path in folder.glob("studies/*/summary.json")}
+    return [found[name] for name in sorted(found)]
+
+
 def read_evidence(folder: Path) -> Evidence:
     """What a folder of results holds.
 
@@ -210,7 +220,7 @@ def read_evidence(folder: Path) -> Evidence:
     """
     if not folder.is_dir():
         raise InputError(f"`results` {folder}: there is no such folder")
-    studies = sorted(path.parent for path in folder.glob("*/summary.json"))
+    studies = study_folders(folder)
     if not studies:
         raise InputError(
             f"`results` {folder}: no folder in it has a summary.json; expected {folder}/STUDY/summary.json"
