@@ -133,12 +133,14 @@ class Trainer:
         self.loader = self.task.loader(engine.global_rank, engine.world_size)
         self.steps = trial.train.iterations or (trial.train.epochs or 0) * self.loader.steps_per_epoch
         self.epochs = -(-self.steps // self.loader.steps_per_epoch)
-        self.objective = build_objective(trial, bundle, self.plain_model)
+        self.objective = build_objective(trial, bundle, self.plain_model, self.steps)
         self.extra_module = self.objective.extra_module
         if self.extra_module is not None:
             self.objective.extra_module = engine.setup_module(self.extra_module)
-        parameters, scale = self.plain_model.parameters(), self.objective.lr_scale
-        optimizer = make_optimizer(trial.train, parameters, self.extra_module, scale)
+        optimizer = make_optimizer(
+            trial.train, self.plain_model.parameters(), self.extra_module,
+            self.objective.lr_scale, self.objective.extra_weight_decay,
+        )  # fmt: skip
         self.model, self.optimizer = engine.setup(self.plain_model, optimizer)
         wanted: dict[type[Callback], bool] = {  # in the order in which they are called
             ProbesCallback: bool(trial.probes),
@@ -181,6 +183,8 @@ class Trainer:
             self.checkpoint.save()
             raise Interrupted
         rate = learning_rate(spec, progress.step, self.steps, self.loader.steps_per_epoch)
+        if progress.step == self.objective.restart_step:
+            self.optimizer.state.clear()
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["lr_scale"]
         self.optimizer.zero_grad(set_to_none=True)
@@ -188,8 +192,9 @@ class Trainer:
         self.engine.backward(loss)
         for one in self.callbacks:
             one.on_backward()
-        if spec.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.plain_model.parameters(), spec.clip_norm)
+        for limit in (self.objective.clip_norm, spec.clip_norm):
+            if limit is not None:
+                nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
         self.optimizer.step()
         value = loss.item()
         if not math.isfinite(value):
