@@ -106,6 +106,10 @@ class Objective(ABC):
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Tensor: ...
 
+    def without_effect(self, steps: int) -> list[str]:
+        """Sentences about settings that changed nothing in a training of so many steps."""
+        return []
+
     def state_dict(self) -> dict[str, Any]:
         """What the loss depends on besides the model, the batch and `extra_module`; it goes into checkpoints."""
         return {}

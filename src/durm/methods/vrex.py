@@ -50,3 +50,9 @@ class RiskExtrapolation(Objective):
         risks = domain_risks(model, batch, self.context, "joint")
         weight = self.config.weight if batch.step >= self.config.anneal else 1.0
         return risks.mean() + weight * risks.var(correction=0)
+
+    def without_effect(self, steps: int) -> list[str]:
+        weight, anneal = self.config.weight, self.config.anneal
+        if steps > anneal or weight == 1:
+            return []
+        return [f"`weight` {weight:g} of vrex never took effect: `anneal` {anneal} is all of the training, {steps} steps"]
