@@ -55,4 +55,4 @@ class RiskExtrapolation(Objective):
         weight, anneal = self.config.weight, self.config.anneal
         if steps > anneal or weight == 1:
             return []
-        return [f"`weight` {weight:g} of vrex never took effect: `anneal` {anneal} is all of the training, {steps} steps"]
+        return [f"`weight` {weight:g} of vrex never took effect: `anneal` is {anneal}, the training had {steps} steps"]

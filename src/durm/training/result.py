@@ -119,8 +119,8 @@ class Result(Record):
         selections: for data with domains, the accuracy on the held-out domain under each rule of selecting weights: the
             `last`, the best on the validation parts of the training domains (`best-val`), the best on the held-out
             domain itself (`oracle`, which nobody has in practice), and the `average`, if there is one.
-        averaging: of methods that average weights, the steps from `start` to `end` whose weights were averaged, and of how
-            many `models`.
+        averaging: of methods that average weights, the steps from `start` to `end` whose weights were averaged, and of
+            how many `models`.
         warnings: settings of this run that had no effect, and averages of nothing or of everything.
         selected_epoch: the epoch, counted from 1, after which the weights were taken.
         curves: one entry for each validation: `epoch`, `step`, `lr`, `train_loss`, and every metric as `val_NAME`.
