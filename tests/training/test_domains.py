@@ -411,6 +411,33 @@ def test_patience_counts_validations(patience: int, tmp_path: Path) -> None:
     assert_same(run(described, RunContext(folder=tmp_path)), result)
 
 
+# What had no effect.
+
+
+@pytest.mark.parametrize(
+    ("method", "train", "told"),
+    [
+        ("vrex", {}, "`weight` 10 of vrex never took effect: `anneal` is 500, the training had 15 steps"),
+        ("vrex", {"vrex_anneal": 14}, None),
+        ("vrex", {"vrex_weight": 1}, None),
+        ("swad", {"validate_every": None}, "swad found no valley in the validation loss, which takes 2 validations"),
+        ("ema", {}, None),
+    ],
+)
+def test_a_run_says_what_had_no_effect(method: str, train: dict[str, object], told: str | None) -> None:
+    result = run(trial(method, **train))
+    assert [one.startswith(str(told)) for one in result.warnings] == ([] if told is None else [True])
+
+
+def test_the_averaged_steps_are_in_the_result_after_a_resume_too(tmp_path: Path) -> None:
+    found = whole("swad", 0)
+    assert found.averaging["models"] == found.averaging["end"] - found.averaging["start"] + 1
+    assert run(trial("swad"), RunContext(folder=tmp_path)).averaging == found.averaging
+    again = run(trial("swad"), RunContext(folder=tmp_path))  # the training is finished, and its average made
+    assert (again.averaging, again.warnings) == (found.averaging, found.warnings)
+    assert whole("erm", 0).averaging == {}
+
+
 # Refusals.
 
 

@@ -42,6 +42,7 @@ class AdversarialTraining(Objective):
         clean: Share = 0.0
 
     config: Config
+    is_adversarial = True
 
     def __init__(self, config: Config, context: ObjectiveContext) -> None:
         super().__init__(config, context)

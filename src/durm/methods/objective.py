@@ -81,6 +81,7 @@ class Objective(ABC):
         clip_norm: the largest norm of the model's gradient; None does not clip.
         restart_step: before this step the optimizer forgets its moments; None never does.
         attack_passes: how many forward and backward passes of an attack each step takes.
+        is_adversarial: whether it trains on attacked samples, and gives up accuracy on clean ones for that.
     """
 
     Config: ClassVar[type[ObjectiveConfig]]
@@ -92,6 +93,7 @@ class Objective(ABC):
     clip_norm: float | None = None
     restart_step: int | None = None
     attack_passes: int = 0
+    is_adversarial: ClassVar[bool] = False
 
     def __init__(self, config: ObjectiveConfig, context: ObjectiveContext) -> None:
         self.config, self.context = config, context

@@ -5,16 +5,13 @@ from collections.abc import Iterator, Mapping
 from durm._text import pluralize, some
 from durm.metrics import describe_metric
 from durm.statistics.intervals import fewest_pairs
-from durm.study.arm import BY_ARM
 from durm.study.base import Key
 from durm.study.config import Study
 from durm.study.pairing import runs_on_other_data, without_record
 from durm.study.records import Setting, Summary
 from durm.study.robustness import masked
+from durm.study.training_warnings import collapsed, without_effect
 from durm.training.result import Result
-
-COLLAPSE = 10
-"""Points of validation accuracy that a sound training does not lose."""
 
 
 def warnings_of(summary: Summary, study: Study, results: Mapping[Key, Result]) -> list[str]:
@@ -26,8 +23,8 @@ def warnings_of(summary: Summary, study: Study, results: Mapping[Key, Result]) -
         *_coarse(summary, results),
         *_seeds_only(summary, results),
         *_conditions(summary),
-        *_collapsed(study, results),
-        *_without_effect(study, results),
+        *collapsed(study, results),
+        *without_effect(results),
         *_differences(summary),
         *masked(study, summary.settings),
     ]
@@ -126,52 +123,6 @@ def _seeds_only(summary: Summary, results: Mapping[Key, Result]) -> Iterator[str
 def _conditions(summary: Summary) -> Iterator[str]:
     if summary.provenance.mixed:
         yield f"Not all trials ran under the same conditions: {', '.join(summary.provenance.mixed)} differ."
-
-
-def _collapsed(study: Study, results: Mapping[Key, Result]) -> Iterator[str]:
-    """Runs that ended far below their own best validation, or below that of plain ERM under the same seed."""
-    trials = {key: trial for key, trial in study.cells() if key in results}
-    erm = {
-        (trial.data, trial.model, trial.seed): _validation(results[key])
-        for key, trial in trials.items()
-        if trial.method_name == "erm" and not trial.dummies
-    }
-    found: dict[tuple[str, ...], list[tuple[float, str]]] = {}
-    for key, trial in trials.items():
-        value, best = _validation(results[key]), _best_validation(results[key])
-        other = erm.get((trial.data, trial.model, trial.seed)) if trial.method_name != "erm" else None
-        lost = max(best, value if other is None else other) - value
-        if lost > COLLAPSE:
-            of_erm = "" if other is None else f", erm's {other:.1f}"
-            words = f"seed {trial.seed}: {value:.1f} at the end, its best {best:.1f}{of_erm}"
-            found.setdefault(key[:4], []).append((lost, words))
-    for (data, model, method, arm), runs in found.items():
-        place = ", ".join(name for name in (data, model, method) if name != BY_ARM)
-        yield (
-            f"{arm} ({place}) collapsed: in {pluralize(len(runs), 'run')} the validation "
-            f"{'accuracy' if study.task == 'classification' else 'mean IoU'} ended more than {COLLAPSE} points below its "
-            f"own best, or below erm's of the same seed ({max(runs)[1]}). What is compared there is a failed training."
-        )
-
-
-def _validation(result: Result) -> float:
-    return result.val.get("miou", result.val.get("accuracy", 0.0))
-
-
-def _best_validation(result: Result) -> float:
-    name = "val_miou" if "miou" in result.val else "val_accuracy"
-    return max((entry[name] for entry in result.curves if name in entry), default=_validation(result))
-
-
-def _without_effect(study: Study, results: Mapping[Key, Result]) -> Iterator[str]:
-    found: dict[str, dict[str, int]] = {}
-    for (_, _, method, arm, _), result in results.items():
-        for sentence in result.warnings:
-            runs = found.setdefault(sentence, {})
-            name = arm if method in (BY_ARM, arm) else f"{arm} under {method}"
-            runs[name] = runs.get(name, 0) + 1
-    for sentence, runs in found.items():
-        yield f"{sentence[0].upper()}{sentence[1:]} ({pluralize(sum(runs.values()), 'run')} of {some([*runs])})."
 
 
 def _differences(summary: Summary) -> Iterator[str]:
