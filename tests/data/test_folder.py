@@ -381,3 +381,18 @@ def test_loading_draws_nothing_from_the_global_generator(tmp_path: Path) -> None
     before = torch.get_rng_state()
     load(fill(tmp_path, {"a": 5, "b": 5}), seed=0)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("sides", "size", "noted"), [((8, 28), None, True), ((8, 28), 28, False), ((8, 300), None, False)]
+)
+def test_small_images_of_several_sizes_are_noted_as_enlarged(
+    sides: tuple[int, int], size: int | None, noted: bool, tmp_path: Path
+) -> None:
+    for number in range(12):
+        side = sides[number % 4 // 2]
+        write(tmp_path / f"class{number % 2}" / f"{number}.png", number, side, side)
+    data = load(f"folder:{tmp_path}", seed=0, options=DataOptions(image_size=size))
+    told = "their sides are 8 to 28 pixels, so all are enlarged; `image_size` 28 would keep them small"
+    assert (told in data.notes) == noted
+    assert data.input.shape == (3, size or 224, size or 224)

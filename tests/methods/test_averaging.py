@@ -11,6 +11,7 @@ from torch.optim.swa_utils import AveragedModel, update_bn
 import durm
 from durm.errors import InputError
 from durm.methods import Length
+from durm.methods.averager import Averaged
 from durm.study.check import check_study
 from durm.study.reading import make_study
 from durm.training.inference import load_model
@@ -51,6 +52,8 @@ def test_ema_is_the_recursion_written_out() -> None:
         if value.is_floating_point():
             assert torch.allclose(value.double(), expected[name], atol=1e-5), name
     assert model.state_dict()["1.num_batches_tracked"] == 20
+    assert averager.averaged(20) == Averaged(1, 20, 20)
+    assert averager.without_effect(20) == []
 
 
 def test_swa_is_the_mean_of_the_last_epochs_with_new_batch_statistics() -> None:
@@ -69,6 +72,23 @@ def test_swa_is_the_mean_of_the_last_epochs_with_new_batch_statistics() -> None:
         assert torch.allclose(model.state_dict()[name].double(), value.double(), atol=1e-5), name
     assert model[1].momentum == 0.1  # type: ignore[index]
     assert model.training
+    assert averager.averaged(40) == Averaged(25, 40, 4)
+    assert averager.without_effect(40) == []
+
+
+@pytest.mark.parametrize(
+    ("length", "start", "told"),
+    [
+        (Length(40, 5), 0.9, "swa averaged nothing: it took the weights after step 40 alone"),
+        (Length(4, 1), 0.0, "swa averaged everything: the weights after each of all 4 steps"),
+    ],
+)
+def test_swa_says_if_it_averaged_nothing_or_everything(length: Length, start: float, told: str) -> None:
+    model = network()
+    averager = averager_of("swa", model, length, start=start)
+    for step in range(1, length.steps + 1):
+        averager.on_step(model, step)
+    assert averager.without_effect(length.steps) == [told]
 
 
 def test_what_is_averaged_can_be_narrowed() -> None:

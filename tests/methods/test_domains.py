@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 
 import durm
 from durm.errors import InputError
-from durm.methods import Batch, Objective
+from durm.methods import OBJECTIVES, Batch, Objective
+from durm.methods.coral import covariance
 from durm.methods.dann import discriminator, reverse_gradient
 from durm.methods.mmd import GAMMAS, kernel, squared_mmd
 from durm.training.schedules import learning_rate, make_optimizer
@@ -82,7 +84,7 @@ def test_dann_reverses_the_gradient_of_the_domains_on_its_way_to_the_features_al
     U get [[1/4, 1/4], [−1/4, −1/4]] each, whatever λ is.
     """
     model = two_layers([[1, 0], [0, 1]], [[1, 0], [0, 1]])
-    method = objective("dann", 2, domains=2, model=model, weight=weight)
+    method = objective("dann", 2, domains=2, model=model, weight=weight, schedule="constant", clip_ratio=None)
     told = method.extra_module = linear([[1, -1], [-1, 1]])
     both = torch.tensor([0, 1])
     loss = method.loss(model, Batch(tensor([[1, 1], [2, 2]]), both, domains=both))
@@ -132,7 +134,7 @@ def test_the_discriminator_is_the_same_for_every_number_of_dummies() -> None:
 
 
 def test_the_discriminator_has_two_hidden_layers_of_256_units() -> None:
-    shapes = [tuple(layer.weight.shape) for layer in discriminator(5, 3).modules() if isinstance(layer, nn.Linear)]
+    shapes = [tuple(layer.weight.shape) for layer in discriminator(5, 3, 256).modules() if isinstance(layer, nn.Linear)]
     assert shapes == [(256, 5), (256, 256), (3, 256)]
 
 
@@ -147,6 +149,54 @@ def test_the_discriminator_has_a_learning_rate_of_its_own(optimizer: str) -> Non
     assert groups[0]["params"] == list(model.parameters())
     assert groups[1]["params"] == list(method.extra_module.parameters())
     assert learning_rate(spec, 0, 10, 5) * groups[1]["lr_scale"] == pytest.approx(1.0)
+
+
+def test_ganins_schedule() -> None:
+    """λ_p = 2/(1 + e^(−10p)) − 1 with p the share of the steps that are done: 0, tanh(2.5), tanh(5) at 0, 1/2 and 1."""
+    method = made("dann", network(), weight=3.0, steps=200)
+    assert [method.weight(step) for step in (0, 100, 200)] == pytest.approx(
+        [0, 3 * math.tanh(2.5), 3 * math.tanh(5)], abs=1e-12
+    )
+    assert made("dann", network(), weight=3.0, schedule="constant", steps=200).weight(0) == 3.0
+    model, given = network(), batch(step=0)
+    method = made("dann", model, steps=200)  # in the first step the model has the gradient of ERM
+    extra(method)
+    ours = gradients(method.loss(model, given), model)
+    erm = gradients(torch.nn.functional.cross_entropy(model(given.inputs), given.targets), model)
+    assert all(torch.equal(one, other) for one, other in zip(ours, erm, strict=True))
+
+
+@pytest.mark.parametrize("dummies", [0, 2])
+@pytest.mark.parametrize("ratio", [0.01, 0.3, 1e6])
+def test_the_reversed_gradient_is_clipped_to_a_multiple_of_that_of_the_labels(ratio: float, dummies: int) -> None:
+    """At the features, r of the labels and s of the domains times −λ: r + s · min(1, ratio ‖r‖ / ‖s‖) arrives."""
+    model, given = network(dummies), batch()
+    method = made("dann", model, weight=4.0, schedule="constant", clip_ratio=ratio)
+    told = extra(method)
+    features = model[1](model[0](given.inputs)).detach().requires_grad_()
+    (labels,) = torch.autograd.grad(torch.nn.functional.cross_entropy(model[2](features), given.targets), features)
+    (domains,) = torch.autograd.grad(torch.nn.functional.cross_entropy(told(features), given.domains), features)
+    reversed_gradient = -4 * domains
+    share = min(1, ratio * (labels.norm() / reversed_gradient.norm()).item())
+    assert (share < 1) == (ratio < 1)
+    arriving: list[Tensor] = []
+    model[1].register_full_backward_hook(lambda module, inputs, outputs: arriving.append(outputs[0]))
+    method.loss(model, given).backward()
+    assert torch.allclose(arriving[-1], labels + share * reversed_gradient, atol=1e-8)
+    for parameter in told.parameters():  # the discriminator's own is not clipped
+        assert parameter.grad is not None
+    own = torch.autograd.grad(torch.nn.functional.cross_entropy(told(features), given.domains), list(told.parameters()))
+    assert all(torch.allclose(p.grad, g, atol=1e-12) for p, g in zip(told.parameters(), own, strict=True))
+
+
+def test_the_discriminator_has_a_weight_decay_of_its_own() -> None:
+    model = network()
+    for decay, expected in ((None, 5e-4), (0.0, 0.0), (0.1, 0.1)):
+        method = made("dann", model, weight_decay=decay)
+        optimizer = make_optimizer(
+            TrainSpec(), model.parameters(), method.extra_module, method.lr_scale, method.extra_weight_decay
+        )
+        assert [group["weight_decay"] for group in optimizer.param_groups] == [5e-4, expected]
 
 
 # V-REx.
@@ -260,6 +310,76 @@ def test_the_loss_of_mmd_is_that_of_erm_plus_the_mean_over_the_pairs_of_domains(
     for each in (given, mixed):
         loss = made("mmd", model, weight=0.7).loss(model, each)
         assert loss.item() == pytest.approx(cross_entropy + 0.7 * discrepancy, abs=1e-10)
+
+
+# Per domain or jointly.
+
+
+def normalised(dummies: int) -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, CLASSES)).double()
+    durm.widen(model, dummies)
+    return model.train()
+
+
+@pytest.mark.parametrize("dummies", [0, 2])
+@pytest.mark.parametrize("name", ["mmd", "coral", "groupdro"])
+def test_batch_normalisation_per_domain_is_that_of_each_domain_alone(name: str, dummies: int) -> None:
+    """As DomainBed forwards them: z = (a − mean_e a) / √(var_e a + 10⁻⁵) of each domain e, by hand; jointly, of all.
+
+    The loss of a model without batch normalisation on what comes out must be the same.
+    """
+    given = batch()
+    for forward_kind in ("per-domain", "joint"):
+        model = normalised(dummies)
+        before = given.inputs @ model[0].weight.T + model[0].bias
+        parts = before.split(EACH) if forward_kind == "per-domain" else (before,)
+        by_hand = torch.cat([(part - part.mean(0)) / (part.var(0, correction=0) + 1e-5).sqrt() for part in parts])
+        rest = nn.Sequential(model[2], model[3])
+        expected = made(name, rest, forward="joint").loss(rest, replace(given, inputs=by_hand))
+        loss = made(name, model, forward=forward_kind).loss(model, given)
+        assert loss.item() == pytest.approx(expected.item(), abs=1e-10)
+        assert model[1].num_batches_tracked == (DOMAINS if forward_kind == "per-domain" else 1)
+
+
+@pytest.mark.parametrize("name", ["mmd", "coral", "groupdro"])
+def test_without_batch_normalisation_the_two_are_one(name: str) -> None:
+    model, given = network(2), batch()
+    one, other = (made(name, model, forward=kind).loss(model, given) for kind in ("joint", "per-domain"))
+    assert one.item() == pytest.approx(other.item(), abs=1e-12)
+
+
+# GroupDRO.
+
+
+def test_groupdro_on_paper() -> None:
+    """Risks ln 2, ln 4 and ln 8 with η = 1: q after one step ∝ (2, 4, 8), after two ∝ (4, 16, 64), a state goes on."""
+    logits = tensor([[-math.log(math.expm1(math.log(value))), 0.0] for value in (2, 4, 8)])
+    given = Batch(logits, torch.zeros(3, dtype=torch.long), 0, torch.tensor([0, 1, 2]))
+    method = objective("groupdro", 2, domains=3, step_size=1.0)
+    expected = (2 * math.log(2) + 4 * math.log(4) + 8 * math.log(8)) / 14
+    assert method.loss(nn.Identity(), given).item() == pytest.approx(expected, abs=1e-12)
+    assert method.weights.tolist() == pytest.approx([2 / 14, 4 / 14, 8 / 14], abs=1e-12)
+    again = objective("groupdro", 2, domains=3, step_size=1.0)
+    again.load_state_dict(method.state_dict())
+    expected = (4 * math.log(2) + 16 * math.log(4) + 64 * math.log(8)) / 84
+    for each in (method, again):
+        assert each.loss(nn.Identity(), given).item() == pytest.approx(expected, abs=1e-12)
+
+
+# CORAL.
+
+
+def test_coral_on_paper() -> None:
+    """X = (0, 0), (2, 0) and Y = (0, 1), (0, 3): means (1, 0) and (0, 2), covariances diag(2, 0) and diag(0, 2).
+
+    mean (1, −2)² = 2.5 and mean of diag(2, −2)² over four entries = 2.
+    """
+    method = made("coral", network())
+    one, other = tensor([[0, 0], [2, 0]]), tensor([[0, 1], [0, 3]])
+    assert method.discrepancy(one, other).item() == pytest.approx(4.5, abs=1e-12)
+    assert method.discrepancy(one, one.flip(0)).item() == pytest.approx(0, abs=1e-12)
+    assert torch.allclose(covariance(points(7, 0)), torch.cov(points(7, 0).T), atol=1e-12)
 
 
 # RSC.
@@ -402,6 +522,31 @@ def mmd(weights: list[Tensor], given: Batch, told: list[Tensor]) -> tuple[Tensor
     return log_loss(logits, given.targets).mean() + 0.6 * sum(pairs) / len(pairs), None
 
 
+def coral(weights: list[Tensor], given: Batch, told: list[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """DomainBed's: the mean squared differences of the means and of the covariances; the weight is 0.9."""
+    features, logits = forward(weights, given.inputs)
+    parts = by_domain(features, given)
+
+    def moments(part: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        means = [part[:, k].sum() / EACH for k in range(6)]
+        away = [part[:, k] - means[k] for k in range(6)]
+        return means, [(away[k] * away[m]).sum() / (EACH - 1) for k in range(6) for m in range(6)]
+
+    distances = []
+    for one, other in combinations(map(moments, parts), 2):
+        for a, b in zip(one, other, strict=True):
+            distances.append(sum((u - v) ** 2 for u, v in zip(a, b, strict=True)) / len(a))
+    return log_loss(logits, given.targets).mean() + 0.9 * sum(distances) / DOMAINS, None  # type: ignore[return-value]
+
+
+def groupdro(weights: list[Tensor], given: Batch, told: list[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Sagawa et al., the first step: q_e = exp(η R_e) / Σ exp(η R), η = 20; no gradient goes through q."""
+    losses = log_loss(forward(weights, given.inputs)[1], given.targets)
+    risks = [sum(part) / EACH for part in by_domain(losses, given)]  # type: ignore[arg-type]
+    grown = [math.exp(20 * risk.item()) for risk in risks]
+    return sum(q / sum(grown) * risk for q, risk in zip(grown, risks, strict=True)), None  # type: ignore[return-value]
+
+
 def rsc(weights: list[Tensor], given: Batch, told: list[Tensor]) -> tuple[Tensor, Tensor | None]:
     """Huang et al.: of the six features a third are muted, the two of the largest gradient; in a third of the samples,
     the five whose probability falls most.
@@ -421,13 +566,20 @@ def rsc(weights: list[Tensor], given: Batch, told: list[Tensor]) -> tuple[Tensor
     return log_loss((features * kept) @ weights[2].T + weights[3], given.targets).mean(), None
 
 
-FORMULAS: dict[str, tuple[Formula, dict[str, float]]] = {
+FORMULAS: dict[str, tuple[Formula, dict[str, Any]]] = {
     "erm": (erm, {}),
-    "dann": (dann, {"weight": 0.8}),
+    "dann": (dann, {"weight": 0.8, "schedule": "constant", "clip_ratio": None}),
     "vrex": (vrex, {"weight": 5.0, "anneal": 3}),
     "rsc": (rsc, {"features": 1 / 3, "batch": 1 / 3}),
     "mmd": (mmd, {"weight": 0.6}),
+    "coral": (coral, {"weight": 0.9}),
+    "groupdro": (groupdro, {"step_size": 20.0}),
 }
+
+
+def test_every_method_that_needs_domains_has_its_formula_here() -> None:
+    needing = {name for name in OBJECTIVES.names() if OBJECTIVES[name].least_domains}
+    assert needing <= FORMULAS.keys()
 
 
 @pytest.mark.parametrize("dummies", [0, 2])
@@ -468,7 +620,7 @@ def test_the_formulas_differ_from_each_other() -> None:
     assert all(abs(one - other) > 0.01 for one, other in combinations(losses, 2))
 
 
-@pytest.mark.parametrize("name", ["dann", "rsc", "mmd"])
+@pytest.mark.parametrize("name", ["dann", "rsc", "mmd", "coral"])
 def test_no_hook_stays_on_the_head(name: str) -> None:
     model = network(2)
     method = made(name, model)
@@ -477,7 +629,7 @@ def test_no_hook_stays_on_the_head(name: str) -> None:
     assert not model[2]._forward_pre_hooks
 
 
-@pytest.mark.parametrize("name", ["dann", "vrex", "rsc", "mmd"])
+@pytest.mark.parametrize("name", ["dann", "vrex", "rsc", "mmd", "coral"])
 def test_labels_are_smoothed_over_the_real_classes(name: str) -> None:
     """With smoothing s the loss grows by s times what it grows from 0 to 1, and no dummy gets mass: ∂L/∂d_j ≥ 0."""
     model, given = network(2), batch()
@@ -496,7 +648,7 @@ def test_labels_are_smoothed_over_the_real_classes(name: str) -> None:
 # Refusals.
 
 
-@pytest.mark.parametrize("name", ["dann", "vrex", "mmd"])
+@pytest.mark.parametrize("name", ["dann", "vrex", "mmd", "coral", "groupdro"])
 @pytest.mark.parametrize(("domains", "told"), [(0, "the data have none"), (1, "the data have one alone")])
 def test_too_few_domains_are_refused(name: str, domains: int, told: str) -> None:
     with pytest.raises(InputError, match=f"method '{name}' needs 2 or more domains to train on, and {told}"):
@@ -516,7 +668,7 @@ class SeveralHeads(nn.Module):
 
 
 @pytest.mark.parametrize("dummies", [0, 2])
-@pytest.mark.parametrize("name", ["dann", "rsc", "mmd"])
+@pytest.mark.parametrize("name", ["dann", "rsc", "mmd", "coral"])
 @pytest.mark.parametrize(
     ("build", "told"),
     [
@@ -531,7 +683,7 @@ def test_heads_of_another_kind_are_refused(build: Callable[[], nn.Module], told:
         made(name, model)
 
 
-@pytest.mark.parametrize("name", ["dann", "rsc", "mmd"])
+@pytest.mark.parametrize("name", ["dann", "rsc", "mmd", "coral"])
 def test_heads_that_take_more_than_one_vector_are_refused(name: str) -> None:
     """A head on (N, T, d), as of a classifier of tokens."""
     model = nn.Sequential(nn.Linear(3, 6), nn.Linear(6, CLASSES))
@@ -542,7 +694,7 @@ def test_heads_that_take_more_than_one_vector_are_refused(name: str) -> None:
         method.loss(model, given)
 
 
-@pytest.mark.parametrize("name", ["dann", "rsc", "mmd"])
+@pytest.mark.parametrize("name", ["dann", "rsc", "mmd", "coral"])
 def test_heads_that_are_called_twice_are_refused(name: str) -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:

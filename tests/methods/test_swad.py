@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import durm
 from durm.methods import Averager, Length
+from durm.methods.averager import Averaged
 from durm.methods.swad import DenselyAveraged
 
 EVERY = 2
@@ -124,7 +125,12 @@ def test_the_valley_of_a_curve_by_hand(
     assert averager.start == EVERY * start
     assert averager.end == (None if end is None else EVERY * end)
     averager.finish(model, lambda: iter(()))
-    assert_mean_of(model, EVERY * start, EVERY * (len(losses) if end is None else end))
+    first, last = EVERY * start, EVERY * (len(losses) if end is None else end)
+    assert_mean_of(model, first, last)
+    steps = EVERY * len(losses)
+    assert averager.averaged(steps) == Averaged(first, last, last - first + 1)
+    told = averager.without_effect(steps)
+    assert told == ([f"swad averaged nothing: it took the weights after step {last} alone"] if first == last else [])
 
 
 def test_a_threshold_is_a_multiple_of_the_mean_of_the_first_losses() -> None:
@@ -144,6 +150,10 @@ def test_without_a_valley_it_is_the_mean_of_the_steps_between_the_last_two_looks
     assert averager.start is averager.end is None
     averager.finish(model, lambda: iter(()))
     assert_mean_of(model, 4 * len(losses) - 3, 4 * len(losses))
+    assert averager.averaged(4 * len(losses)) == Averaged(4 * len(losses) - 3, 4 * len(losses), 4)
+    (told,) = averager.without_effect(4 * len(losses))
+    assert told.startswith(f"swad found no valley in the validation loss, which takes {converge} validations")
+    assert ("everything, steps 1 to 4 of 4" in told) == (len(losses) == 1)
 
 
 def test_the_last_stretch_may_be_shorter() -> None:

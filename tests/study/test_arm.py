@@ -55,8 +55,8 @@ def test_settings_of_the_method_of_the_study_are_overridden_by_path() -> None:
         method={"name": "vrex", "anneal": 7},
     )
     assert found["strong"].id == found["flat"].id
-    assert found["strong"].identity()["method"] == {"name": "vrex", "weight": 100.0, "anneal": 7}
-    assert found["base"].identity()["method"] == {"name": "vrex", "anneal": 7}
+    assert found["strong"].identity()["method"] == {"name": "vrex", "version": 2, "weight": 100.0, "anneal": 7}
+    assert found["base"].identity()["method"] == {"name": "vrex", "version": 2, "anneal": 7}
 
 
 def test_arms_that_count_dummies_are_called_after_the_objective() -> None:

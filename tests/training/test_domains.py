@@ -29,7 +29,7 @@ SEED = 3
 EACH, STEPS, EVERY = 24, 15, 4
 """Samples of each of three domains in a step, steps, and steps between validations; an epoch has 14 steps."""
 
-METHODS = ["erm", "dann", "vrex", "rsc", "mmd", "swad", "dann+swad"]
+METHODS = ["erm", "dann", "vrex", "rsc", "mmd", "coral", "groupdro", "swad", "dann+swad"]
 
 
 def trial(method: str = "erm", dummies: int = 0, *, data: str = DATA, select: str = "last", **train: object) -> Trial:
@@ -143,6 +143,15 @@ def test_every_method_runs_in_other_precisions(method: str, precision: str) -> N
 # Plain PyTorch.
 
 
+ANNEAL = 6
+
+
+def made_optimizer(described: Trial, model: nn.Module, lr: float = 0.05) -> torch.optim.Optimizer:
+    if described.train.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=5e-4)
+    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4)
+
+
 def plain_pytorch(described: Trial) -> nn.Module:
     """What the trial describes, in a loop without anything of durm's but the seeds for each purpose and the data."""
     bundle = load_bundle(described)
@@ -151,7 +160,7 @@ def plain_pytorch(described: Trial) -> nn.Module:
     assert isinstance(images, Tensor)
     assert domains is not None
     model = models.tiny.cnn(bundle.num_classes, bundle.input.shape)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+    optimizer = made_optimizer(described, model)
     torch.manual_seed(derived_seed(SEED, "dropout", 0))
     model.train()
     steps_per_epoch = len(labels) // (3 * EACH)
@@ -182,8 +191,17 @@ def plain_pytorch(described: Trial) -> nn.Module:
                 batch.append((image.float() - bundle.input.mean) / bundle.input.std)
             for group in optimizer.param_groups:
                 group["lr"] = 0.05 * (1 + math.cos(math.pi * step / STEPS)) / 2
+            if described.method.name == "vrex" and step == ANNEAL:
+                optimizer = made_optimizer(described, model, optimizer.param_groups[0]["lr"])
             optimizer.zero_grad()
-            F.cross_entropy(model(torch.stack(batch)), labels[indices]).backward()
+            logits = model(torch.stack(batch))
+            if described.method.name == "vrex":
+                parts = zip(logits.split(EACH), labels[indices].split(EACH), strict=True)
+                risks = torch.stack([F.cross_entropy(*part) for part in parts])
+                (risks.mean() + (10 if step >= ANNEAL else 1) * risks.var(correction=0)).backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            else:
+                F.cross_entropy(logits, labels[indices]).backward()
             optimizer.step()
             step += 1
     return model
@@ -199,6 +217,22 @@ def test_without_dummies_it_is_a_plain_pytorch_loop_bit_for_bit(augment: str) ->
         model = plain_pytorch(described)
     torch.set_num_threads(threads)
     assert run(described).weights_sha256 == weights_sha256(model.state_dict())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_vrex_clips_and_starts_the_optimizer_anew_as_plain_pytorch_does(optimizer: str, tmp_path: Path) -> None:
+    """Bit for bit, with the weight going from 1 to 10 in the middle; after a resume at that very step too."""
+    described = trial("vrex", optimizer=optimizer, vrex_anneal=ANNEAL)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng():
+        expected = weights_sha256(plain_pytorch(described).state_dict())
+    torch.set_num_threads(threads)
+    assert run(described).weights_sha256 == expected
+    calls = iter(range(100))
+    with pytest.raises(Interrupted):
+        run(described, RunContext(folder=tmp_path, stop=lambda: next(calls) == ANNEAL))
+    assert run(described, RunContext(folder=tmp_path)).weights_sha256 == expected
 
 
 def test_runs_with_and_without_dummies_see_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,6 +409,33 @@ def test_patience_counts_validations(patience: int, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         run(described, RunContext(folder=tmp_path, stop=lambda: next(calls) == 2 * len(accuracies) - 1))
     assert_same(run(described, RunContext(folder=tmp_path)), result)
+
+
+# What had no effect.
+
+
+@pytest.mark.parametrize(
+    ("method", "train", "told"),
+    [
+        ("vrex", {}, "`weight` 10 of vrex never took effect: `anneal` is 500, the training had 15 steps"),
+        ("vrex", {"vrex_anneal": 14}, None),
+        ("vrex", {"vrex_weight": 1}, None),
+        ("swad", {"validate_every": None}, "swad found no valley in the validation loss, which takes 2 validations"),
+        ("ema", {}, None),
+    ],
+)
+def test_a_run_says_what_had_no_effect(method: str, train: dict[str, object], told: str | None) -> None:
+    result = run(trial(method, **train))
+    assert [one.startswith(str(told)) for one in result.warnings] == ([] if told is None else [True])
+
+
+def test_the_averaged_steps_are_in_the_result_after_a_resume_too(tmp_path: Path) -> None:
+    found = whole("swad", 0)
+    assert found.averaging["models"] == found.averaging["end"] - found.averaging["start"] + 1
+    assert run(trial("swad"), RunContext(folder=tmp_path)).averaging == found.averaging
+    again = run(trial("swad"), RunContext(folder=tmp_path))  # the training is finished, and its average made
+    assert (again.averaging, again.warnings) == (found.averaging, found.warnings)
+    assert whole("erm", 0).averaging == {}
 
 
 # Refusals.

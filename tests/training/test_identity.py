@@ -16,8 +16,17 @@ GOLDEN: dict[str, dict[str, Any]] = {
     "bcbcc7d5c9eff614": {"data": "digits", "model": "mlp", "train": {"epochs": 5, "lr": 0.1}},
     "d60d205affeb1183": {"data": "digits", "model": "cnn", "train": {"iterations": 100}},
     "bf97426ffbe60446": {"data": "digits", "model": "cnn", "method": "mixup+ema", "train": {"ema_decay": 0.9}},
-    "2e961515f7c0ca71": {"data": "digits-domains:noisy", "model": "cnn", "method": {"name": "vrex", "weight": 1}},
-    "54a7fb270da9d4d0": {"data": "pacs:sketch", "model": "resnet18", "method": "dann", "pretrained": True},
+    "2e961515f7c0ca71": {
+        "data": "digits-domains:noisy",
+        "model": "cnn",
+        "method": {"name": "vrex", "weight": 1, "version": 1},
+    },
+    "54a7fb270da9d4d0": {
+        "data": "pacs:sketch",
+        "model": "resnet18",
+        "method": {"name": "dann", "version": 1},
+        "pretrained": True,
+    },
     "c6acab696feaa890": {"data": "digits", "model": "cnn", "method": "pgd-at", "train": {"at_eps": 0.1}},
     "de279e66807a1c5d": {"data": "digits", "model": "cnn", "method": "fgsm-at"},
     "b4b8261452361428": {"data": "digits", "model": "cnn", "method": "rsc"},
@@ -40,6 +49,10 @@ GOLDEN: dict[str, dict[str, Any]] = {
         "train": {"crop": [256, 256], "scales": [0.5, 1.5]},
         "window": [512, 512],
     },
+    "59a296fa754fa36f": {"data": "digits-domains:noisy", "model": "cnn", "method": "vrex"},
+    "800b1721b7485ade": {"data": "digits-domains:noisy", "model": "cnn", "method": "dann"},
+    "c7e19cedde182f3f": {"data": "digits-domains:noisy", "model": "cnn", "method": "coral"},
+    "0d1b94becaf79c7c": {"data": "digits-domains:noisy", "model": "cnn", "method": "groupdro"},
     "db6d4938fe70bcf9": {"data": "digits", "model": "cnn", "dummies": 2, "dummy_seed": 1},
     "b10eb571caf2daf5": {"data": "digits", "model": "cnn", "head_noise": 1e-06},
     "7453033258c94b2f": {
@@ -70,7 +83,7 @@ def test_what_is_hashed_is_what_differs_from_the_defaults() -> None:
     assert trial().identity() == {"data": "digits", "model": "cnn"}
     described = trial(method="vrex", dummies=2, seed=3, train={"lr": 1, "epochs": 20, "batch_size": 64})
     assert described.identity() == {
-        **{"data": "digits", "model": "cnn", "method": {"name": "vrex"}},
+        **{"data": "digits", "model": "cnn", "method": {"name": "vrex", "version": 2}},
         **{"dummies": 2, "seed": 3, "train": {"lr": 1.0}},
     }
 
@@ -165,26 +178,26 @@ def test_a_new_option_with_a_default_changes_no_id() -> None:
 
 @pytest.mark.usefixtures("keep_configs")
 def test_a_changed_default_is_a_new_version_of_that_component_alone() -> None:
-    """V-REx goes from a weight of 10 to one of 1; the earlier version keeps its default, and its ids."""
-    config = OBJECTIVES["vrex"].Config
-    before = {name: trial(method=name).id for name in ("erm", "vrex", "mmd")}
-    with_weight_1 = trial(method={"name": "vrex", "weight": 1}).id
-    config.VERSION, config.EARLIER = 2, {1: {"weight": 10.0}}
-    config.__pydantic_fields__["weight"].default = 1.0
+    """Mixup goes from an α of 1 to one of 0.2; the earlier version keeps its default, and its ids."""
+    config = OBJECTIVES["mixup"].Config
+    before = {name: trial(method=name).id for name in ("erm", "mixup", "rsc")}
+    with_alpha = trial(method={"name": "mixup", "alpha": 0.2}).id
+    config.VERSION, config.EARLIER = 2, {1: {"alpha": 1.0}}
+    config.__pydantic_fields__["alpha"].default = 0.2
     rebuild(configs())
     assert trial(method="erm").id == before["erm"]
-    assert trial(method="mmd").id == before["mmd"]
-    newest = trial(method="vrex")
-    assert newest.method.weight == 1.0  # type: ignore[attr-defined]
-    assert newest.identity()["method"] == {"name": "vrex", "version": 2}
-    pinned = trial(method={"name": "vrex", "version": 1})
-    assert pinned.method.weight == 10.0  # type: ignore[attr-defined]
-    assert pinned.id == before["vrex"]
-    assert trial(method={"name": "vrex", "version": 1, "weight": 1}).id == with_weight_1
-    assert len({newest.id, pinned.id, with_weight_1}) == 3
-    of_version_1 = '{"data": "digits", "model": "cnn", "method": "vrex", "train": {"epochs": 20}}'
-    assert read_trial(of_version_1).id == before["vrex"]
-    config.__pydantic_fields__["weight"].default = 10.0
+    assert trial(method="rsc").id == before["rsc"]
+    newest = trial(method="mixup")
+    assert newest.method.alpha == 0.2  # type: ignore[attr-defined]
+    assert newest.identity()["method"] == {"name": "mixup", "version": 2}
+    pinned = trial(method={"name": "mixup", "version": 1})
+    assert pinned.method.alpha == 1.0  # type: ignore[attr-defined]
+    assert pinned.id == before["mixup"]
+    assert trial(method={"name": "mixup", "version": 1, "alpha": 0.2}).id == with_alpha
+    assert len({newest.id, pinned.id, with_alpha}) == 3
+    of_version_1 = '{"data": "digits", "model": "cnn", "method": "mixup", "train": {"epochs": 20}}'
+    assert read_trial(of_version_1).id == before["mixup"]
+    config.__pydantic_fields__["alpha"].default = 1.0
 
 
 @pytest.mark.usefixtures("keep_configs")

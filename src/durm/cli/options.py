@@ -35,7 +35,8 @@ MODEL_NAME: Any = typer.Option(
     rich_help_panel=DATA,
 )
 METHOD: Any = typer.Option(
-    help="erm, mixup, logit-adjustment, fgsm-at, pgd-at, dann, vrex, rsc or mmd; ema, swa or swad; or one of each, as "
+    help="erm, mixup, logit-adjustment, fgsm-at, pgd-at, dann, vrex, rsc, mmd, coral or "
+    "groupdro; ema, swa or swad; or one of each, as "
     'in mixup+ema. With settings: "vrex: weight=10".',
     metavar="NAME",
     autocompletion=method_names,

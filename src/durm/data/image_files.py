@@ -35,9 +35,15 @@ def read_pictures(
     if size is not None:
         check_measurable(where, len(paths), size)
     headers: dict[Path, Any] = read_all(read_header, paths)[0] if peek or size is None else dict.fromkeys(paths)
+    enlarged: list[str] = []
     if size is None:
         sides = {side for header in headers.values() for side in header[0]}
         size = min(LARGEST_KEPT, *sides) if len(sides) == 1 else LARGEST_KEPT
+        if sides and max(sides) < size:
+            enlarged.append(
+                f"their sides are {min(sides)} to {max(sides)} pixels, so all are enlarged; `image_size` {max(sides)} "
+                "would keep them small"
+            )
     kept = len(headers) * 3 * size * size <= reading.MEMORY_LIMIT
     read = partial(decode, size=size)
     found: dict[Path, Any] = read_all(read, list(headers), keep=kept)[0] if kept or skip_bad else dict.fromkeys(headers)
@@ -53,7 +59,7 @@ def read_pictures(
 
     parts, notes = make_parts(where, members, found, "images", inputs)
     place = "in memory" if kept else "read from disk"
-    return ReadData(parts, classes, [f"{len(found)} images of {size} × {size} pixels, {place}", *notes])
+    return ReadData(parts, classes, [f"{len(found)} images of {size} × {size} pixels, {place}", *enlarged, *notes])
 
 
 def check_measurable(where: str, samples: int, size: int) -> None:

@@ -41,6 +41,7 @@ class AdversarialTraining(Objective):
         clean: Share = 0.0
 
     config: Config
+    is_adversarial = True
 
     def __init__(self, config: Config, context: ObjectiveContext) -> None:
         from durm.attacks import Attack, Normalised  # which other methods do without

@@ -22,6 +22,15 @@ class Length:
     steps_per_epoch: int
 
 
+@dataclass(frozen=True)
+class Averaged:
+    """What an average is made of: the weights after steps `start` to `end`, both included, of `models` of them."""
+
+    start: int
+    end: int
+    models: int
+
+
 class AveragerConfig(Config):
     """The settings of an averager."""
 
@@ -34,6 +43,8 @@ class Averager(ABC):
 
     Config: ClassVar[type[AveragerConfig]]
     config: AveragerConfig
+    takes_all: ClassVar[bool] = False
+    """Whether it averages every step on purpose."""
 
     def __init__(self, config: AveragerConfig, model: nn.Module, length: Length) -> None:
         self.config, self.length = config, length
@@ -46,10 +57,26 @@ class Averager(ABC):
     def on_validation(self, model: nn.Module, step: int, loss: float) -> None:  # noqa: B027 (most have no use for it)
         """After each validation, which follows optimizer step `step`; `loss` is over the real classes."""
 
-    def finish(self, model: nn.Module, batches: Callable[[], Iterator[Tensor]]) -> None:
-        """Puts the average into the model. `batches` gives an epoch of training inputs, for batch statistics."""
+    def finish(self, model: nn.Module, batches: Callable[[], Iterator[Tensor]] | None) -> None:
+        """Puts the average into the model. `batches` gives an epoch of training inputs, for batch statistics; None
+        leaves these as they are.
+        """
         model.load_state_dict(self.average.weights)
-        renew_batch_statistics(model, batches())
+        if batches is not None:
+            renew_batch_statistics(model, batches())
+
+    @abstractmethod
+    def averaged(self, steps: int) -> Averaged:
+        """What the average is made of, after a training of so many steps that is finished."""
+
+    def without_effect(self, steps: int) -> list[str]:
+        """Sentences about an average that is none, or one of everything."""
+        made = self.averaged(steps)
+        if made.models < 2:
+            return [f"{self.config.name} averaged nothing: it took the weights after step {made.end} alone"]
+        if made.start == 1 and made.end == steps and made.models == steps and not self.takes_all:
+            return [f"{self.config.name} averaged everything: the weights after each of all {steps} steps"]
+        return []
 
     def state_dict(self) -> dict[str, Any]:
         return self.average.state_dict()
@@ -99,14 +126,19 @@ def copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in weights.items()}
 
 
+def batch_norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    """Its layers of batch normalisation that keep statistics."""
+    norms = [layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    return [layer for layer in norms if layer.track_running_stats]
+
+
 @torch.no_grad()
 def renew_batch_statistics(model: nn.Module, batches: Iterator[Tensor]) -> None:
     """Takes batch normalisation's means and variances from training inputs: averaged weights have never seen any.
 
     Unlike in torch's `update_bn`, all other layers are in eval mode, so that dropout draws nothing.
     """
-    norms = (layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm))
-    layers = {layer: layer.momentum for layer in norms if layer.track_running_stats}
+    layers = {layer: layer.momentum for layer in batch_norms(model)}
     if not layers:
         return
     was_training = model.training

@@ -1,13 +1,25 @@
-"""What the objectives of domain generalization share: the domains of a batch, and the features that the head sees."""
+"""What the objectives of domain generalization share: the domains of a batch, and the features that the head sees.
+
+`forward` says what batch normalisation takes its statistics from in training. `joint`: the whole batch goes through the
+model at once, so all domains share them. `per-domain`: each domain goes through it alone, as in DomainBed's MMD, CORAL
+and GroupDRO, and has its own; the running statistics, which decide in evaluation, see all domains in turn. Without
+batch normalisation, or with a frozen one, the two are the same.
+"""
+
+from itertools import combinations
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from durm._config import NotNegative
 from durm.errors import InputError
 from durm.heads import dummies
 from durm.heads.finding import find_heads
 from durm.heads.layer import LAYERS
-from durm.methods.objective import Batch, Objective, ObjectiveConfig, ObjectiveContext
+from durm.methods.objective import Batch, Objective, ObjectiveConfig, ObjectiveContext, risk
+
+Forward = Literal["joint", "per-domain"]
 
 
 class FeatureObjective(Objective):
@@ -43,6 +55,52 @@ class FeatureObjective(Objective):
                 f"takes {shapes}"
             )
         return logits, seen[0]
+
+
+class FeatureMatching(FeatureObjective):
+    """L = mean cross-entropy + `weight` · mean over the pairs of domains of the `discrepancy` of their features."""
+
+    class Config(ObjectiveConfig):
+        """How features are matched.
+
+        Attributes:
+            weight: that of the discrepancy.
+            forward: joint or per-domain, which matters to batch normalisation.
+        """
+
+        weight: NotNegative = 1.0
+        forward: Forward = "joint"
+
+    config: Config
+    least_domains = 2
+
+    def discrepancy(self, one: Tensor, other: Tensor) -> Tensor:
+        """Of two sets of features, (N, width) and (M, width)."""
+        raise NotImplementedError
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        masks = domain_masks(batch, self.context)
+        if self.config.forward == "joint":
+            logits, features = self.with_features(model, batch.inputs)
+            parts, targets = [features[mask] for mask in masks], batch.targets
+        else:
+            seen = [self.with_features(model, batch.inputs[mask]) for mask in masks]
+            logits, parts = torch.cat([one for one, _ in seen]), [features for _, features in seen]
+            targets = torch.cat([batch.targets[mask] for mask in masks])
+        pairs = combinations(map(long_enough, parts), 2)
+        distances = torch.stack([self.discrepancy(one, other) for one, other in pairs])
+        return risk(logits, targets, self.context) + self.config.weight * distances.mean()
+
+
+def domain_risks(model: nn.Module, batch: Batch, context: ObjectiveContext, forward: Forward) -> Tensor:
+    """The mean cross-entropy of each domain, of shape (domains,)."""
+    masks = domain_masks(batch, context)
+    if forward == "joint":
+        together = model(batch.inputs)
+        logits = [together[mask] for mask in masks]
+    else:
+        logits = [model(batch.inputs[mask]) for mask in masks]
+    return torch.stack([risk(one, batch.targets[mask], context) for one, mask in zip(logits, masks, strict=True)])
 
 
 def _kind(head: nn.Module) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from durm._config import Share
-from durm.methods.averager import Averager, AveragerConfig, averager
+from durm.methods.averager import Averaged, Averager, AveragerConfig, averager
 
 
 @averager
@@ -22,9 +22,13 @@ class ExponentialMovingAverage(Averager):
         decay: Share = 0.999
 
     config: Config
+    takes_all = True
 
     def on_step(self, model: nn.Module, step: int) -> None:
         self.average.add(model.state_dict(), 1 - min(self.config.decay, (1 + step) / (10 + step)))
 
-    def finish(self, model: nn.Module, batches: Callable[[], Iterator[Tensor]]) -> None:
+    def averaged(self, steps: int) -> Averaged:
+        return Averaged(1, steps, self.average.count)
+
+    def finish(self, model: nn.Module, batches: Callable[[], Iterator[Tensor]] | None) -> None:
         model.load_state_dict(self.average.weights)

@@ -7,35 +7,24 @@ L = mean cross-entropy + `weight` · mean over the pairs of domains of MMD²(F_i
 the means over all pairs, equal ones included, and γ from 10⁻³ to 10³.
 """
 
-from itertools import combinations
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from durm._config import NotNegative
-from durm.methods.domains import FeatureObjective, domain_masks, long_enough
-from durm.methods.objective import Batch, ObjectiveConfig, objective, risk
+from durm.methods.domains import FeatureMatching
+from durm.methods.objective import objective
 
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3)
 
 
 @objective
-class MaximumMeanDiscrepancy(FeatureObjective):
-    class Config(ObjectiveConfig):
-        """`weight` is that of the discrepancy."""
-
+class MaximumMeanDiscrepancy(FeatureMatching):
+    class Config(FeatureMatching.Config):
         name: Literal["mmd"] = "mmd"
-        weight: NotNegative = 1.0
 
-    config: Config
-    least_domains = 2
-
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits, features = self.with_features(model, batch.inputs)
-        parts = [long_enough(features[mask]) for mask in domain_masks(batch, self.context)]
-        distances = [squared_mmd(one, other) for one, other in combinations(parts, 2)]
-        return risk(logits, batch.targets, self.context) + self.config.weight * torch.stack(distances).mean()
+    def discrepancy(self, one: Tensor, other: Tensor) -> Tensor:
+        return squared_mmd(one, other)
 
 
 def squared_mmd(one: Tensor, other: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
@@ -46,6 +46,7 @@ class ObjectiveContext:
         class_counts: the training samples of each class.
         seed: of the trial.
         domains: how many domains there are to train on.
+        steps: how long the training is, in optimizer steps; 0 where that is not known.
         model: the plain model, before it is wrapped for devices.
         input: how raw inputs are normalised.
         on_logits: called with the logits and targets of every cross-entropy that is taken; it is how probes see them.
@@ -57,6 +58,7 @@ class ObjectiveContext:
     class_counts: tuple[int, ...] = ()
     seed: int = 0
     domains: int = 0
+    steps: int = 0
     model: nn.Module | None = None
     input: InputFormat | None = None
     on_logits: Callable[[Tensor, Tensor], None] | None = None
@@ -75,7 +77,11 @@ class Objective(ABC):
     Attributes:
         least_domains: how many domains there must be to train on.
         extra_module: a module of its own that is trained with the model, at `lr_scale` times its learning rate.
+        extra_weight_decay: of that module; None is the model's.
+        clip_norm: the largest norm of the model's gradient; None does not clip.
+        restart_step: before this step the optimizer forgets its moments; None never does.
         attack_passes: how many forward and backward passes of an attack each step takes.
+        is_adversarial: whether it trains on attacked samples, and gives up accuracy on clean ones for that.
     """
 
     Config: ClassVar[type[ObjectiveConfig]]
@@ -83,7 +89,11 @@ class Objective(ABC):
     least_domains: ClassVar[int] = 0
     extra_module: nn.Module | None = None
     lr_scale: float = 1.0
+    extra_weight_decay: float | None = None
+    clip_norm: float | None = None
+    restart_step: int | None = None
     attack_passes: int = 0
+    is_adversarial: ClassVar[bool] = False
 
     def __init__(self, config: ObjectiveConfig, context: ObjectiveContext) -> None:
         self.config, self.context = config, context
@@ -97,6 +107,17 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Tensor: ...
+
+    def without_effect(self, steps: int) -> list[str]:
+        """Sentences about settings that changed nothing in a training of so many steps."""
+        return []
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the loss depends on besides the model, the batch and `extra_module`; it goes into checkpoints."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 (most have none)
+        """Takes up such a state."""
 
 
 OBJECTIVES: Registry[type[Objective]] = Registry("method", "durm.methods")

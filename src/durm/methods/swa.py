@@ -9,7 +9,7 @@ from typing import Literal
 from torch import nn
 
 from durm._config import Share
-from durm.methods.averager import Averager, AveragerConfig, averager
+from durm.methods.averager import Averaged, Averager, AveragerConfig, averager
 
 
 @averager
@@ -26,3 +26,8 @@ class StochasticWeightAveraging(Averager):
         ends_epoch = step % self.length.steps_per_epoch == 0 or step == self.length.steps
         if ends_epoch and step > self.config.start * self.length.steps:
             self.average.add(model.state_dict())
+
+    def averaged(self, steps: int) -> Averaged:
+        epoch = self.length.steps_per_epoch
+        first = min((int(self.config.start * self.length.steps) // epoch + 1) * epoch, self.length.steps)
+        return Averaged(first, steps, self.average.count)

@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from durm._config import Positive
-from durm.methods.averager import Average, Averager, AveragerConfig, Length, averager, copied
+from durm.methods.averager import Average, Averaged, Averager, AveragerConfig, Length, averager, copied
 
 
 class Segment(TypedDict):
@@ -97,7 +97,21 @@ class DenselyAveraged(Averager):
     def _take(self) -> None:
         self.average.add(**self.queue.popleft()["mean"])
 
-    def finish(self, model: nn.Module, batches: Callable[[], Iterator[Tensor]]) -> None:
+    def averaged(self, steps: int) -> Averaged:
+        if self.start is None:
+            return Averaged(steps - self.average.count + 1, steps, self.average.count)
+        return Averaged(self.start, steps if self.end is None else self.end, self.average.count)
+
+    def without_effect(self, steps: int) -> list[str]:
+        if self.start is not None:
+            return super().without_effect(steps)
+        first = self.averaged(steps).start
+        return [
+            f"swad found no valley in the validation loss, which takes {self.config.converge} validations: it averaged "
+            f"{'everything' if first == 1 else 'what lies between the last two'}, steps {first} to {steps} of {steps}"
+        ]
+
+    def finish(self, model: nn.Module, batches: Callable[[], Iterator[Tensor]] | None) -> None:
         """The training ends with a validation, so that every step is in a segment."""
         if self.start is None:
             self.average.load_state_dict(self.queue[-1]["mean"])

@@ -10,7 +10,7 @@ Arms about which the same can be said share one; its interval is then the range 
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from durm._text import pluralize
 from durm.metrics.metric import PERCENT
@@ -287,8 +287,22 @@ def selection(summary: Summary) -> str:
     """Which weights the numbers are of."""
     best = "mean IoU" if any(setting.classes for setting in summary.settings) else "accuracy"
     chosen = "the last epoch" if summary.select == "last" else f"the epoch with the best validation {best}"
-    averaged = any("average" in arm.selections for setting in summary.averages for arm in setting.arms)
-    return f"{chosen}; methods that average weights keep their average" if averaged else chosen
+    averages = any("average" in arm.selections for setting in summary.averages for arm in setting.arms)
+    ranges: dict[str, list[dict[str, float]]] = {}
+    for setting in summary.settings:
+        for arm in setting.arms:
+            if arm.averaging:
+                ranges.setdefault(setting.setting.get("method", arm.arm), []).append(arm.averaging)
+    if not averages and not ranges:
+        return chosen
+    made = [f"{name} of {_steps(several)}" for name, several in ranges.items()]
+    listed = f" ({'; '.join(made)})" if made else ""
+    return f"{chosen}; methods that average weights keep their average{listed}"
+
+
+def _steps(several: Sequence[Mapping[str, float]]) -> str:
+    start, end = (sum(one[key] for one in several) / len(several) for key in ("start", "end"))
+    return f"steps {start:.0f} to {end:.0f}, mean over the runs"
 
 
 def signed(value: float | None, decimals: int = 2) -> str:

@@ -10,6 +10,7 @@ from durm.study.config import Study
 from durm.study.pairing import runs_on_other_data, without_record
 from durm.study.records import Setting, Summary
 from durm.study.robustness import masked
+from durm.study.training_warnings import collapsed, without_effect
 from durm.training.result import Result
 
 
@@ -22,6 +23,8 @@ def warnings_of(summary: Summary, study: Study, results: Mapping[Key, Result]) -
         *_coarse(summary, results),
         *_seeds_only(summary, results),
         *_conditions(summary),
+        *collapsed(study, results),
+        *without_effect(results),
         *_differences(summary),
         *masked(study, summary.settings),
     ]

@@ -37,6 +37,8 @@ class ArmSummary(ArmValues):
         balanced_accuracy, nll, ece, ece_all, dummy_mass, dummy_hits: of the test set; None where not measured.
         groups: the accuracy of groups of classes.
         selections: for data with domains, the test accuracy by each rule of selecting weights.
+        averaging: of methods that average weights, the steps from `start` to `end` whose weights were averaged, and of
+            how many `models`.
         transfer: the accuracy on inputs that were attacked on another model.
         train_accuracy, val_accuracy: of those parts.
         seconds_per_step, parameters: what it costs.
@@ -53,6 +55,7 @@ class ArmSummary(ArmValues):
     dummy_hits: float | None = None
     groups: dict[str, float | None] = Field(default_factory=dict)
     selections: dict[str, float] = Field(default_factory=dict)
+    averaging: dict[str, float] = Field(default_factory=dict)
     transfer: dict[str, float] = Field(default_factory=dict)
     train_accuracy: float | None = None
     val_accuracy: float | None = None

@@ -246,7 +246,14 @@ def _mean_result(results: Sequence[Result]) -> Result:
     first = results[0]
     means = {part: _mean([getattr(result, part) for result in results]) for part in _MEASURED}
     cost = first.cost.model_copy(update=_mean([dict(result.cost) for result in results]))
-    left_out: dict[str, Any] = {"robustness": {}, "classes": {}, "curves": [], "probes": {}, "transfer": {}}
+    left_out: dict[str, Any] = {
+        "robustness": {},
+        "classes": {},
+        "curves": [],
+        "probes": {},
+        "transfer": {},
+        "averaging": {},
+    }
     return first.model_copy(update={**means, "cost": cost, **left_out})
 
 
@@ -285,6 +292,7 @@ def _arm(
             if key.startswith("accuracy_")
         },
         selections=_mean([result.selections for result in results]) if results else {},
+        averaging=_mean(averaged) if (averaged := [result.averaging for result in results if result.averaging]) else {},
         transfer=_mean(carried) if (carried := [result.transfer for result in results if result.transfer]) else {},
         train_accuracy=mean(lambda result: result.train["accuracy"]),
         val_accuracy=mean(lambda result: result.val["accuracy"]),

@@ -54,8 +54,8 @@ def build_model(trial: Trial, bundle: DataBundle) -> nn.Module:
     return model
 
 
-def build_objective(trial: Trial, bundle: DataBundle, model: nn.Module) -> Objective:
-    """What the trial minimises."""
+def build_objective(trial: Trial, bundle: DataBundle, model: nn.Module, steps: int = 0) -> Objective:
+    """What the trial minimises, in so many steps."""
     if bundle.task == "segmentation" and trial.method.name != "erm":
         raise InputError(f"method {trial.method_name!r} is for data with one label for each sample, not for each pixel")
     context = ObjectiveContext(
@@ -63,6 +63,7 @@ def build_objective(trial: Trial, bundle: DataBundle, model: nn.Module) -> Objec
         class_counts=tuple(torch.bincount(bundle.train.labels, minlength=bundle.num_classes).tolist()),
         seed=trial.seed,
         domains=len(bundle.domain_names),
+        steps=steps,
         model=model,
         input=bundle.input,
         label_smoothing=trial.train.label_smoothing,

@@ -119,6 +119,9 @@ class Result(Record):
         selections: for data with domains, the accuracy on the held-out domain under each rule of selecting weights: the
             `last`, the best on the validation parts of the training domains (`best-val`), the best on the held-out
             domain itself (`oracle`, which nobody has in practice), and the `average`, if there is one.
+        averaging: of methods that average weights, the steps from `start` to `end` whose weights were averaged, and of
+            how many `models`.
+        warnings: settings of this run that had no effect, and averages of nothing or of everything.
         selected_epoch: the epoch, counted from 1, after which the weights were taken.
         curves: one entry for each validation: `epoch`, `step`, `lr`, `train_loss`, and every metric as `val_NAME`.
         probes: what each probe saw, with an entry for each validation (see `durm.probes`).
@@ -146,6 +149,8 @@ class Result(Record):
     class_names: list[str] = []
     held_out: str | None = None
     selections: dict[str, float] = {}
+    averaging: dict[str, int] = {}
+    warnings: list[str] = []
     selected_epoch: float = 0
     curves: list[dict[str, float]] = []
     probes: dict[str, dict[str, Any]] = {}

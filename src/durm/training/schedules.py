@@ -33,12 +33,17 @@ def learning_rate(spec: TrainSpec, step: int, total: int, steps_per_epoch: int) 
 
 
 def make_optimizer(
-    spec: TrainSpec, parameters: Iterable[nn.Parameter], extra_module: nn.Module | None = None, lr_scale: float = 1.0
+    spec: TrainSpec,
+    parameters: Iterable[nn.Parameter],
+    extra_module: nn.Module | None = None,
+    lr_scale: float = 1.0,
+    extra_weight_decay: float | None = None,
 ) -> torch.optim.Optimizer:
     """The optimizer of a model, and of a module trained with it at `lr_scale` times its learning rate."""
     trained: list[dict[str, Any]] = [{"params": [p for p in parameters if p.requires_grad], "lr_scale": 1.0}]
     if extra_module is not None:
-        trained.append({"params": list(extra_module.parameters()), "lr_scale": lr_scale})
+        decay = {} if extra_weight_decay is None else {"weight_decay": extra_weight_decay}
+        trained.append({"params": list(extra_module.parameters()), "lr_scale": lr_scale, **decay})
     shared: dict[str, Any] = {"lr": spec.lr, "weight_decay": spec.weight_decay}
     if spec.optimizer == "sgd":
         return torch.optim.SGD(trained, momentum=spec.momentum, nesterov=spec.nesterov, **shared)

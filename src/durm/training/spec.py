@@ -45,6 +45,8 @@ class TrainSpec(Config):
         patience: validations without a better accuracy (or mean IoU) after which training stops; the best weights
             count then.
         clip_norm: the largest norm of the gradient; left out, nothing is clipped.
+        freeze_batchnorm: batch normalisation keeps the statistics that the model came with, as suits pretrained ones;
+            its scale and shift are trained.
         channels_last: images and convolutions have that memory format.
         augment: images with one label have none, flip, crop-flip or randaugment; those with masks none, flip, scene
             (scaled, cropped, flipped) or scene-jitter (colours too); left out, what suits the data set.
@@ -72,6 +74,7 @@ class TrainSpec(Config):
     validate_every: Positive | None = None
     patience: Positive | None = None
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    freeze_batchnorm: bool = False
     channels_last: bool = False
     augment: Literal["none", "flip", "crop-flip", "randaugment", "scene", "scene-jitter"] | None = None
     crop: tuple[Positive, Positive] | None = None

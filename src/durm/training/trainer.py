@@ -22,6 +22,7 @@ from torch import nn
 from durm._random import derived_seed
 from durm.data.bundle import DataBundle, Samples
 from durm.methods import Batch
+from durm.methods.averager import batch_norms
 from durm.training import checkpoint
 from durm.training.building import build_model, build_objective, load_bundle, threads_and_random_state
 from durm.training.callbacks.attacks import AttackCallback
@@ -133,12 +134,14 @@ class Trainer:
         self.loader = self.task.loader(engine.global_rank, engine.world_size)
         self.steps = trial.train.iterations or (trial.train.epochs or 0) * self.loader.steps_per_epoch
         self.epochs = -(-self.steps // self.loader.steps_per_epoch)
-        self.objective = build_objective(trial, bundle, self.plain_model)
+        self.objective = build_objective(trial, bundle, self.plain_model, self.steps)
         self.extra_module = self.objective.extra_module
         if self.extra_module is not None:
             self.objective.extra_module = engine.setup_module(self.extra_module)
-        parameters, scale = self.plain_model.parameters(), self.objective.lr_scale
-        optimizer = make_optimizer(trial.train, parameters, self.extra_module, scale)
+        optimizer = make_optimizer(
+            trial.train, self.plain_model.parameters(), self.extra_module,
+            self.objective.lr_scale, self.objective.extra_weight_decay,
+        )  # fmt: skip
         self.model, self.optimizer = engine.setup(self.plain_model, optimizer)
         wanted: dict[type[Callback], bool] = {  # in the order in which they are called
             ProbesCallback: bool(trial.probes),
@@ -170,6 +173,9 @@ class Trainer:
 
     def _train_until(self, end: int) -> None:
         self.model.train()
+        if self.trial.train.freeze_batchnorm:
+            for layer in batch_norms(self.plain_model):
+                layer.eval()
         while self.progress.step < end:
             epoch, start = divmod(self.progress.step, self.loader.steps_per_epoch)
             for batch in islice(self.loader.epoch(epoch, start), end - self.progress.step):
@@ -181,6 +187,8 @@ class Trainer:
             self.checkpoint.save()
             raise Interrupted
         rate = learning_rate(spec, progress.step, self.steps, self.loader.steps_per_epoch)
+        if progress.step == self.objective.restart_step:
+            self.optimizer.state.clear()
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["lr_scale"]
         self.optimizer.zero_grad(set_to_none=True)
@@ -188,8 +196,9 @@ class Trainer:
         self.engine.backward(loss)
         for one in self.callbacks:
             one.on_backward()
-        if spec.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.plain_model.parameters(), spec.clip_norm)
+        for limit in (self.objective.clip_norm, spec.clip_norm):
+            if limit is not None:
+                nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
         self.optimizer.step()
         value = loss.item()
         if not math.isfinite(value):
@@ -245,13 +254,17 @@ class Trainer:
             "samples": SampleCounts(train=len(bundle.train), val=len(bundle.val), test=len(bundle.test)),
             "class_names": bundle.class_names,
             "curves": progress.curves,
+            "warnings": self._without_effect(),
             "provenance": provenance(device, self.trial.threads, self.checkpoint.fingerprint, bundle.notes),
             "weights_sha256": checkpoint.weights_sha256(self.plain_model.state_dict()),
             "test_sha256": samples_sha256(bundle.test),
         }
         for one in self.callbacks:
             for name, value in one.result().items():
-                found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
+                if isinstance(value, dict):
+                    found[name] = {**found.get(name, {}), **value}
+                else:
+                    found[name] = found[name] + value if isinstance(found.get(name), list) else value
         found["outcomes"] = pack_outcomes(found["outcomes"])
         found["outcomes_sha256"] = hashlib.sha256(found["outcomes"]).hexdigest()
         cost = Cost(
@@ -263,6 +276,13 @@ class Trainer:
             parameters=sum(parameter.numel() for parameter in self.plain_model.parameters()),
         )
         return Result(**found, cost=cost)
+
+    def _without_effect(self) -> list[str]:
+        """Settings that changed nothing in this training."""
+        found = self.objective.without_effect(self.progress.step)
+        if self.trial.train.freeze_batchnorm and not batch_norms(self.plain_model):
+            found.append("`freeze_batchnorm` had no effect: the model has no batch normalisation with statistics")
+        return found
 
     def on_device(self, batch: Batch) -> Batch:
         """The batch of the next step, where the model is."""

@@ -48,6 +48,7 @@ class CheckpointCallback(Callback):
             "model": trainer.plain_model.state_dict(),
             "optimizer": None if finished else trainer.optimizer.state_dict(),
             "extra_module": None if finished or extra is None else extra.state_dict(),
+            "objective": None if finished else trainer.objective.state_dict(),
             "progress": asdict(trainer.progress),
             "random_state": torch.get_rng_state(),
             **{one.key: one.state(finished=finished) for one in trainer.callbacks if one.key is not None},
@@ -102,6 +103,8 @@ class CheckpointCallback(Callback):
         extra = state.get("extra_module", state.get("beside"))  # which is what version 1 called it
         if trainer.extra_module is not None and extra is not None:
             trainer.extra_module.load_state_dict(extra)
+        if (objective := state.get("objective")) is not None:
+            trainer.objective.load_state_dict(objective)
         trainer.progress = type(trainer.progress)(**state["progress"])
         for one in trainer.callbacks:
             one.load_state(state.get(one.key) if one.key is not None else None)
