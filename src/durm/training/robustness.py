@@ -91,29 +91,33 @@ def _attacked(
 
     Each radius of the curve is attacked from what the one before has found, the attack's own from the inputs.
     """
-    attacks, shown = _attacks(spec, through), shown or model
+    real, every = _logits(model, batches[0][0][:1])
+    attacks, shown = _attacks(spec, through, real.shape[1], every.shape[1] - real.shape[1]), shown or model
     flags: list[Tensor] = []
     curve: dict[float, list[Tensor]] = {eps: [] for eps in spec.curve}
     for index, (pixels, targets) in enumerate(batches):
         purpose, changed = (seed, spec.label, index), None
         for eps, counted in curve.items():
             smaller = [replace(attack, eps=eps) for attack in attacks]
-            changed = _strongest(model, pixels, targets, smaller, purpose, changed)
+            changed = strongest(model, pixels, targets, smaller, purpose, changed)
             counted.append(_flags(shown, changed, targets))
-        flags.append(_flags(shown, _strongest(model, pixels, targets, attacks, purpose), targets))
+        flags.append(_flags(shown, strongest(model, pixels, targets, attacks, purpose), targets))
     points = [(eps, _outcome(counted).accuracy) for eps, counted in curve.items()]
     return _outcome(flags).model_copy(update={"eps": spec.eps, "curve": points})
 
 
-def _attacks(spec: AttackSpec, through: str) -> list[Attack]:
+def _attacks(spec: AttackSpec, through: str, num_classes: int, dummies: int) -> list[Attack]:
     steps = spec.steps or STEPS[spec.kind]
     if spec.kind == "auto":
-        return auto(spec.eps, spec.norm, through=through, steps=steps, queries=QUERIES_OF_AUTO * steps)
+        return auto(
+            spec.eps, spec.norm, through=through, steps=steps, queries=QUERIES_OF_AUTO * steps,
+            target_classes=spec.target_classes, num_classes=num_classes, dummies=dummies,
+        )  # fmt: skip
     settings = {name: getattr(spec, name) for name in ("eps", "norm", "step_size", "restarts", "loss")}
     return [Attack(spec.kind, through=through, steps=steps, **settings)]
 
 
-def _strongest(
+def strongest(
     model: Normalised,
     pixels: Tensor,
     targets: Tensor,
