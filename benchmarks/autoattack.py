@@ -5,11 +5,12 @@
 AutoAttack (Croce & Hein 2020) is no dependency: FOLDER is a copy of github.com/fra31/auto-attack, in which the package
 `autoattack` lies. DATA holds cifar-10-batches-bin/.
 
-Each model is a small convolutional network, trained for some epochs against PGD on a part of the training images: one
-without dummies, one with two. `auto` attacks the real logits, which is all that AutoAttack sees. Both are given the
-same images, model and ε, both on one thread, one after the other, in alternating order; a time is of one run.
-AutoAttack's standard version is APGD on the cross-entropy, targeted APGD, targeted FAB and Square; ours is the same
-without FAB.
+Each model is durm's `cnn`, trained by its pgd-at on a part of the training images: one without dummies in linf, one
+with two in L2, and attacked in the norm it was trained in. `auto` attacks the real logits, which is all that AutoAttack
+sees. Both have the same images, model and ε, the same batches and numbers of steps, and one thread. They take turns at
+each batch of 250, in alternating order. Times are of the processor. AutoAttack's standard version is APGD on the
+cross-entropy, targeted APGD, targeted FAB and Square; ours is the same without FAB. What each part leaves is in the
+record, so it shows what FAB adds.
 
 The limits: `auto` leaves at most 0.2 points more, and takes at most AutoAttack's time.
 """
@@ -20,28 +21,31 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
+from tempfile import TemporaryDirectory
+from time import process_time
 from typing import Any
 
 import torch
 from pairs import tell
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
-import durm
-from durm.attacks import Attack, Normalised, auto
-from durm.data import DataOptions, load
+from durm.attacks import Normalised, auto
+from durm.training.inference import load_model
 from durm.training.robustness import strongest
+from durm.training.trainer import RunContext, run
+from durm.training.trial import Trial
 
-Samples = tuple[Tensor, Tensor]
 CLASSES = 10
-BATCH = 128
 QUERIES = 50
 """Of Square, for each step of the others."""
 MORE_LEFT = 0.2
 """Points by which `auto` may leave more."""
+CASES = ((0, "linf", 4 / 255), (2, "l2", 0.5))
+"""C_d, norm and ε."""
+PARTS = {"autoattack": ("apgd-ce", "apgd-t", "fab-t", "square"), "ours": ("apgd-ce", "apgd-t", "square")}
+Found = tuple[Tensor, list[int]]
+"""The changed images, and how many are left after each part."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,9 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError:
         print("autoattack.py: AutoAttack is not there; --autoattack takes the folder of a copy", file=sys.stderr)
         return 2
-    train, test = cifar(options.data, options.train, options.images)
-    results = measure(auto_attack, train, test, options)
-    return tell(_HEADER, results, options.out, steps=options.steps, epochs=options.epochs, trained_on=options.train)
+    about = {name: getattr(options, name) for name in ("steps", "epochs", "train", "batch")}
+    return tell(_HEADER, measure(auto_attack, options), options.out, **about)
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,14 @@ class Result:
     images: int
     clean: float
     left: dict[str, float]
-    seconds: dict[str, float]
+    left_after: dict[str, dict[str, float]]
+    cpu_seconds: dict[str, float]
     fooled_by_one: dict[str, int]
 
     @property
     def holds(self) -> bool:
         more = self.left["ours"] - self.left["autoattack"]
-        return more <= MORE_LEFT + 1e-9 and self.seconds["ours"] <= self.seconds["autoattack"]
+        return more <= MORE_LEFT + 1e-9 and self.cpu_seconds["ours"] <= self.cpu_seconds["autoattack"]
 
     def record(self) -> dict[str, object]:
         return {**asdict(self), "holds": self.holds}
@@ -82,60 +86,87 @@ class Result:
     def row(self) -> str:
         numbers = [self.clean, self.left["autoattack"], self.left["ours"]]
         columns = "  ".join(f"{number:>7.2f}" for number in numbers)
-        seconds = ", ".join(f"{self.seconds[name]:.0f}" for name in ("autoattack", "ours"))
+        seconds = ", ".join(f"{self.cpu_seconds[name]:.0f}" for name in PARTS)
         return f"{self.case:<34}  {columns}  {seconds:>12}  {'yes' if self.holds else 'NO'}"
 
 
-_HEADER = f"{'case':<34}  {'clean':>7}  {'AA':>7}  {'ours':>7}  {'seconds':>12}  holds"
+_HEADER = f"{'case':<34}  {'clean':>7}  {'AA':>7}  {'ours':>7}  {'CPU seconds':>12}  holds"
 
 
-def measure(
-    auto_attack: Callable[..., Any], train: Samples, test: Samples, options: argparse.Namespace
-) -> Iterator[Result]:
+def measure(auto_attack: Callable[..., Any], options: argparse.Namespace) -> Iterator[Result]:
     """Each case: the model, and what each of the two leaves of its accuracy."""
-    images, labels = test
-    for index, (dummies, norm, eps) in enumerate(CASES):
-        model = trained(train, dummies, norm, eps, options.epochs)
+    for dummies, norm, eps in (case for case in CASES if options.norm in (None, case[1])):
+        model, images, labels = trained(dummies, norm, eps, options)
+        arms: dict[str, Callable[[Tensor, Tensor, int], Found]] = {
+            "autoattack": partial(theirs, auto_attack, model, norm, eps, options.steps),
+            "ours": partial(ours, model, norm, eps, options.steps),
+        }
         with torch.no_grad():
             clean = model(images).argmax(1) == labels
-        settings = model, images, labels, norm, eps, options.steps
-        arms = {"autoattack": partial(theirs, auto_attack, *settings), "ours": partial(ours, *settings)}
-        seconds, robust = {}, {}
-        for name in arms if index % 2 == 0 else reversed(arms):
-            started = perf_counter()
-            changed = arms[name]()
-            seconds[name] = perf_counter() - started
-            check(changed, images, norm, eps)
-            with torch.no_grad():
-                robust[name] = (model(changed).argmax(1) == labels) & clean
+        seconds, left, robust = dict.fromkeys(PARTS, 0.0), {name: [0] * len(PARTS[name]) for name in PARTS}, {}
+        for index, (some, classes) in enumerate(
+            zip(images.split(options.batch), labels.split(options.batch), strict=True)
+        ):
+            for name in PARTS if index % 2 == 0 else reversed(PARTS):
+                started = process_time()
+                changed, after = arms[name](some, classes, index)
+                seconds[name] += process_time() - started
+                check(changed, some, norm, eps)
+                left[name] = [one + other for one, other in zip(left[name], after, strict=True)]
+                with torch.no_grad():
+                    robust.setdefault(name, []).append(model(changed).argmax(1) == classes)
+        flags = {name: torch.cat(found) & clean for name, found in robust.items()}
+        share = 100 / len(labels)
         yield Result(
             f"{norm}, ε = {eps:.3g}, C_d = {dummies}",
             len(labels),
-            100 * clean.double().mean().item(),
-            {name: 100 * flags.double().mean().item() for name, flags in robust.items()},
+            share * int(clean.sum()),
+            {name: share * int(flags[name].sum()) for name in PARTS},
+            {
+                name: {part: share * count for part, count in zip(PARTS[name], left[name], strict=True)}
+                for name in PARTS
+            },
             seconds,
             {
-                "autoattack": int((robust["ours"] & ~robust["autoattack"]).sum()),
-                "ours": int((robust["autoattack"] & ~robust["ours"]).sum()),
+                "autoattack": int((flags["ours"] & ~flags["autoattack"]).sum()),
+                "ours": int((flags["autoattack"] & ~flags["ours"]).sum()),
             },
         )
 
 
 def theirs(
-    auto_attack: Callable[..., Any], model: nn.Module, images: Tensor, labels: Tensor, norm: str, eps: float, steps: int
-) -> Tensor:
-    attack = auto_attack(model, norm=norm.capitalize(), eps=eps, seed=0, verbose=False, device="cpu")
-    for part in (attack.apgd, attack.apgd_targeted, attack.fab):
-        part.n_iter = steps
-    attack.square.n_queries = QUERIES * steps
-    changed: Tensor = attack.run_standard_evaluation(images, labels, bs=BATCH)
-    return changed
+    auto_attack: Callable[..., Any],
+    model: Normalised,
+    norm: str,
+    eps: float,
+    steps: int,
+    images: Tensor,
+    labels: Tensor,
+    index: int,
+) -> Found:
+    """What each part leaves is in its log."""
+    with TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        attack = auto_attack(model, norm=norm.capitalize(), eps=eps, seed=index, device="cpu", log_path=str(log))
+        attack.logger.log = lambda text: log.open("a").write(f"{text}\n")
+        for part in (attack.apgd, attack.apgd_targeted, attack.fab):
+            part.n_iter = steps
+        attack.square.n_queries = QUERIES * steps
+        changed: Tensor = attack.run_standard_evaluation(images, labels, bs=len(images))
+        shares = [line.split(":")[1].split("%")[0] for line in log.read_text().splitlines() if " after " in line]
+    counts = [round(float(share) * len(images) / 100) for share in shares]
+    return changed, counts + [0] * (len(PARTS["autoattack"]) - len(counts))
 
 
-def ours(model: nn.Module, images: Tensor, labels: Tensor, norm: str, eps: float, steps: int) -> Tensor:
-    attacks = auto(eps, norm, steps=steps, queries=QUERIES * steps)
-    batches = zip(images.split(BATCH), labels.split(BATCH), strict=True)
-    return torch.cat([strongest(model, *batch, attacks, (0, "auto", index)) for index, batch in enumerate(batches)])
+def ours(model: Normalised, norm: str, eps: float, steps: int, images: Tensor, labels: Tensor, index: int) -> Found:
+    with torch.no_grad():
+        left = int((model(images).argmax(1) == labels).sum())
+    attacks, counts = auto(eps, norm, steps=steps, queries=QUERIES * steps), []
+    changed, by = strongest(model, images, labels, attacks, (0, "auto", index))
+    for number in range(len(attacks)):
+        left -= int((by == number).sum())
+        counts.append(left)
+    return changed, counts
 
 
 def check(changed: Tensor, images: Tensor, norm: str, eps: float) -> None:
@@ -146,46 +177,18 @@ def check(changed: Tensor, images: Tensor, norm: str, eps: float) -> None:
         raise RuntimeError(f"an attack left the ball: {length.max().item():.6g} > {eps:.6g}")
 
 
-def trained(train: Samples, dummies: int, norm: str, eps: float, epochs: int) -> nn.Module:
-    """A network trained against PGD of three steps, in eval mode, for images in [0, 1]; the real logits."""
-    images, labels = train
-    torch.manual_seed(0)
-    widths = (3, 24, 48, 64)
-    layers = [
-        layer
-        for before, after in pairwise(widths)
-        for layer in (nn.Conv2d(before, after, 3, 2, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU())
-    ]
-    network = durm.widen(nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 16, CLASSES)), dummies)
-    model = Normalised(network, torch.tensor(0.47), torch.tensor(0.25))
-    attack = Attack("pgd", eps, norm, steps=3, through="full")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
-    random = torch.Generator().manual_seed(0)
-    batches = [batch for _ in range(epochs) for batch in torch.randperm(len(labels), generator=random).split(128)]
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=len(batches))
-    for batch in batches:
-        points = images[batch]
-        points = torch.where(torch.rand(len(points), 1, 1, 1, generator=random) < 0.5, points, points.flip(3))
-        points = attack(model, points, labels[batch], generator=random)
-        optimizer.zero_grad()
-        functional.cross_entropy(model.train()(points), labels[batch]).backward()
-        optimizer.step()
-        schedule.step()
-    return model.eval()
-
-
-def cifar(root: Path, train: int, test: int) -> tuple[Samples, Samples]:
-    """The first images of each part, in [0, 1], and their labels."""
-    bundle = load("cifar10", seed=0, options=DataOptions(root=root))
-    parts = []
-    for samples, count in ((bundle.train, train), (bundle.test, test)):
-        chosen = samples.subset(torch.arange(min(count, len(samples))))
-        parts.append((torch.as_tensor(chosen.inputs).float() / 255, chosen.labels))
-    return parts[0], parts[1]
-
-
-CASES = ((0, "linf", 4 / 255), (2, "linf", 4 / 255), (2, "l2", 0.5))
-"""C_d, norm and ε."""
+def trained(dummies: int, norm: str, eps: float, options: argparse.Namespace) -> tuple[Normalised, Tensor, Tensor]:
+    """The model for images in [0, 1], and the first test images."""
+    method = {"name": "pgd-at", "eps": eps, "norm": norm, "steps": 3}
+    train = {"epochs": options.epochs, "lr": 0.1}
+    data = f"subset:samples={options.train // CLASSES}:cifar10"
+    trial = Trial.model_validate({"data": data, "model": "cnn", "dummies": dummies, "method": method, "train": train})
+    with TemporaryDirectory() as folder:
+        run(trial, RunContext(Path(folder), data_root=options.data))
+        model, _, bundle = load_model(Path(folder, "checkpoint.pt"), options.data)
+    test, format = bundle.test.subset(torch.arange(options.images)), bundle.input
+    assert isinstance(test.inputs, Tensor)
+    return Normalised(model, format.mean, format.std, 255).eval(), test.inputs.float() / 255, test.labels
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -196,6 +199,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, required=True, help="the folder with cifar-10-batches-bin/")
     parser.add_argument("--autoattack", type=Path, metavar="FOLDER", help="a copy of github.com/fra31/auto-attack")
     parser.add_argument("--images", type=int, default=500, help="test images (500)")
+    parser.add_argument("--batch", type=int, default=250, help="images at a time (250)")
+    parser.add_argument("--norm", choices=[norm for _, norm, _ in CASES], help="one of the models alone")
     parser.add_argument("--train", type=int, default=10_000, help="training images (10000)")
     parser.add_argument("--epochs", type=int, default=8, help="of training (8)")
     parser.add_argument("--steps", type=int, default=100, help="of APGD and FAB; Square has 50 times as many (100)")

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from durm._checks import one_of, positive_or_none, whole_number
 from durm.attacks.auto_pgd import apgd, targeted_apgd
 from durm.attacks.ball import NORMS, check_eps
+from durm.attacks.checks import check_model
 from durm.attacks.loss import LOSSES, SURFACES, AttackLoss
 from durm.attacks.normalised import Normalised
 from durm.attacks.projected_gradient import fgsm, pgd
@@ -36,6 +37,7 @@ __all__ = [
     "Normalised",
     "apgd",
     "auto",
+    "check_model",
     "fgsm",
     "pgd",
     "square",
