@@ -26,7 +26,8 @@ class Corrupted(Loader):
     """CIFAR-10-C, corrupted test images of CIFAR-10: cifar10-c:fog, or cifar10-c:fog:3 for one severity of five."""
 
     takes_path = True
-    name, clean, folder = "cifar10-c", "cifar10", "CIFAR-10-C"
+    name = "cifar10-c"
+    clean, folder = "cifar10", "CIFAR-10-C"
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
         corruption, _, severity = path.partition(":")
@@ -76,7 +77,8 @@ def _array(path: Path) -> np.ndarray:
 class Corrupted100(Corrupted):
     """CIFAR-100-C, corrupted test images of CIFAR-100: cifar100-c:fog, or cifar100-c:fog:3 for one severity of five."""
 
-    name, clean, folder = "cifar100-c", "cifar100", "CIFAR-100-C"
+    name = "cifar100-c"
+    clean, folder = "cifar100", "CIFAR-100-C"
 
 
 for loader in (Corrupted(), Corrupted100()):
