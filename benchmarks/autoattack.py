@@ -202,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, default=250, help="images at a time (250)")
     parser.add_argument("--norm", choices=[norm for _, norm, _ in CASES], help="one of the models alone")
     parser.add_argument("--train", type=int, default=10_000, help="training images (10000)")
-    parser.add_argument("--epochs", type=int, default=8, help="of training (8)")
+    parser.add_argument("--epochs", type=int, default=6, help="of training (6)")
     parser.add_argument("--steps", type=int, default=100, help="of APGD and FAB; Square has 50 times as many (100)")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="write the numbers here, with their provenance")
     return parser
