@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import durm
-from durm.attacks import Attack, Normalised, apgd, auto, fgsm, pgd, square
+from durm.attacks import Attack, Normalised, apgd, auto, fgsm, pgd, square, targeted_apgd
 from tests.attacks.small import batch, network
 
 
@@ -47,15 +47,40 @@ def test_an_attack_can_be_compared_and_is_readable() -> None:
 def test_the_ensemble() -> None:
     assert auto(0.1) == [
         Attack("apgd", 0.1, steps=100, loss="ce"),
-        Attack("apgd", 0.1, steps=100, loss="dlr"),
+        Attack("apgd-t", 0.1, steps=100, loss="dlr", target_classes=9),
         Attack("square", 0.1, steps=5000, loss="cw"),
     ]
-    assert [attack.kind for attack in auto(0.5, "l2", steps=20)] == ["apgd", "apgd"]
+    assert [(attack.kind, attack.norm) for attack in auto(0.5, "l2", steps=20)] == [
+        ("apgd", "l2"), ("apgd-t", "l2"), ("square", "l2"),
+    ]  # fmt: skip
+    assert [attack.gradient_passes for attack in auto(0.1)] == [100, 900, 0]
+    untargeted = auto(0.1, target_classes=0)[1]
+    assert untargeted == Attack("apgd", 0.1, steps=100, loss="dlr")
     both = auto(0.1, through=("real", "full"), steps=5, queries=9)
     assert [(attack.through, attack.steps) for attack in both] == [
         ("real", 5), ("real", 5), ("real", 9), ("full", 5), ("full", 5), ("full", 9),
     ]  # fmt: skip
     assert [attack.loss for attack in auto(0.1, through="dummy")] == ["ce", "cw", "cw"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "dummies", "through", "second"),
+    [
+        (2, 0, "real", ("apgd", "cw")),
+        (2, 2, "real", ("apgd", "cw")),
+        (2, 1, "full", ("apgd", "dlr")),
+        (2, 2, "full", ("apgd-t", "dlr")),
+        (3, 0, "real", ("apgd", "dlr")),
+        (4, 0, "real", ("apgd-t", "dlr")),
+    ],
+)
+def test_the_ensemble_of_few_classes(classes: int, dummies: int, through: str, second: tuple[str, str]) -> None:
+    """DLR needs three logits, targeted DLR four. What is chosen runs."""
+    attacks = auto(0.1, through=through, steps=3, queries=3, num_classes=classes, dummies=dummies)
+    assert (attacks[1].kind, attacks[1].loss) == second
+    model, (inputs, targets) = network(classes=classes, dummies=dummies), batch(classes=classes)
+    for attack in attacks:
+        assert attack(model, inputs, targets).shape == inputs.shape
 
 
 def test_normalised_by_hand() -> None:
@@ -101,7 +126,7 @@ def test_a_normalisation_that_cannot_be_meant(mean: Tensor, std: Tensor, scale: 
         (
             {"kind": "pdg"},
             ValueError,
-            "kind='pdg': expected one of 'fgsm', 'pgd', 'apgd', 'square'; did you mean 'pgd'",
+            "kind='pdg': expected one of 'fgsm', 'pgd', 'apgd', 'apgd-t', 'square'; did you mean 'pgd'",
         ),
         ({"norm": "l1"}, ValueError, "norm='l1': expected one of 'linf', 'l2'"),
         ({"loss": "mse"}, ValueError, "loss='mse': expected one of 'ce', 'cw', 'dlr'$"),
@@ -113,7 +138,10 @@ def test_a_normalisation_that_cannot_be_meant(mean: Tensor, std: Tensor, scale: 
         ({"steps": 2.5}, TypeError, "steps=2.5: expected an int, not float"),
         ({"restarts": 0}, ValueError, "restarts=0: expected an int of at least 1"),
         ({"step_size": 0.0}, ValueError, "step_size=0.0: expected a number above 0, or None"),
-        ({"kind": "square", "norm": "l2"}, ValueError, "kind='square' is for norm='linf' alone; use 'apgd'"),
+        ({"target_classes": 0}, ValueError, "target_classes=0: expected an int of at least 1"),
+        ({"kind": "apgd-t", "restarts": 2}, ValueError, "restarts=2: kind='apgd-t' chooses its classes"),
+        ({"kind": "apgd-t", "targeted": True}, ValueError, "targeted=True: kind='apgd-t' chooses its classes"),
+        ({"kind": "apgd-t", "through": "dummy"}, ValueError, "through='dummy' wants the dummies"),
         ({"kind": "square", "step_size": 0.1}, ValueError, "step_size=0.1: kind='square' takes no steps of a size"),
         ({"kind": "fgsm", "restarts": 2}, ValueError, "restarts=2: kind='fgsm' always begins at the inputs"),
         ({"through": "dummy", "targeted": True}, ValueError, "through='dummy' wants the dummies"),
@@ -198,6 +226,8 @@ def test_models_that_are_refused() -> None:
     with pytest.raises(ValueError, match="the DLR loss needs at least 3 logits, and there are 2"):
         pgd(two, IMAGES, LABELS % 2, eps=0.1, loss="dlr")
     pgd(two, IMAGES, LABELS % 2, eps=0.1, loss="dlr", through="full")
+    with pytest.raises(ValueError, match="the targeted DLR loss needs at least 4 logits, and there are 3"):
+        targeted_apgd(network(classes=3, dtype=torch.float32), IMAGES, LABELS % 3, eps=0.1)
 
 
 def test_the_public_names() -> None:

@@ -79,7 +79,29 @@ def test_fgsm_is_one_step_from_the_inputs() -> None:
     stepped = (inputs + 0.03 * gradient.sign()).clamp(0, 1)
     stays = real_loss(model, stepped, targets) < real_loss(model, inputs, targets)
     expected = torch.where(stays[:, None, None, None], inputs, stepped)
-    torch.testing.assert_close(fgsm(model, inputs, targets, eps=0.03), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(fgsm(model, inputs, targets, eps=0.03), stepped, rtol=0, atol=1e-12)
+    kept = fgsm(model, inputs, targets, eps=0.03, keep_best=True)
+    torch.testing.assert_close(kept, expected, rtol=0, atol=1e-12)
+
+
+def test_fgsm_takes_one_pass_and_keeps_the_better_point_only_where_it_is_asked_to() -> None:
+    """z = (|x - 0.45|, 0.2): at 0.5 the way down is to the left, and a step of 0.3 comes out higher beyond the valley.
+
+    So for class 0 the loss at 0.2, where z_0 = 0.25, is lower than at 0.5, where it is 0.05.
+    """
+
+    class Valley(nn.Module):
+        seen = 0
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            self.seen += 1
+            return torch.cat([(inputs - 0.45).abs(), torch.full_like(inputs, 0.2)], 1)
+
+    model, point = Valley(), torch.tensor([[0.5]])
+    for keep_best, expected, passes in ((False, 0.2, 1), (True, 0.5, 2)):
+        model.seen = 0
+        found = fgsm(model, point, torch.tensor([0]), eps=0.3, keep_best=keep_best)
+        assert (found.item(), model.seen) == (pytest.approx(expected), passes)
 
 
 def test_dummies_far_below_make_full_real() -> None:

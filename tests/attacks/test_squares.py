@@ -92,7 +92,5 @@ def test_shapes(shape: tuple[int, ...]) -> None:
 
 def test_what_it_does_not_take() -> None:
     model, (inputs, targets) = network(), batch()
-    with pytest.raises(ValueError, match="norm='l2': the Square attack is here for 'linf' alone"):
-        square(model, inputs, targets, eps=0.1, norm="l2")
     with pytest.raises(ValueError, match=r"inputs of shape \(8, 1, 6, 6, 1\): the Square attack takes images or flat"):
         square(model, inputs[..., None], targets, eps=0.1)

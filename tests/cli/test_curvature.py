@@ -44,7 +44,8 @@ def test_the_table(written: tuple[Path, list[str]]) -> None:
     assert printed[0].split() == ["n", "=", "60", "training", "loss", "real", "loss"]
     assert headings == ["n = 60", "training loss", "real loss"]
     assert [row[0] for row in rows] == [
-        *("weights", "loss", "norm of the gradient", "eigenvalue 1", "eigenvalue 2", "converged", "trace"),
+        *("weights", "loss", "norm of the gradient", "eigenvalue 1", "eigenvalue 2"),
+        *("no larger one than, 99 % sure", "converged", "trace"),
         *("worst rise within 5 % of each filter", "mean rise within 5 % of each filter"),
     ]
     for (name, *cells), line in zip(rows, printed[1 : 1 + len(rows)], strict=True):
@@ -53,8 +54,21 @@ def test_the_table(written: tuple[Path, list[str]]) -> None:
     assert record["training"]["weights"] - record["real"]["weights"] == 2 * 129
     value, residual = (record["real"]["eigenvalues"][name][0] for name in ("values", "residuals"))
     assert f"{value:.4g} (residual {residual:.2g})".replace("-", "−") in rows[3]
-    assert rows[5][1].startswith("yes, ")
-    assert " ± " in rows[6][1]
+    assert rows[6][1].startswith("yes, ")
+    assert " ± " in rows[7][1]
+
+
+def test_smallest_density_and_gauss_newton(trial: Path, tmp_path: Path) -> None:
+    extra = ("--smallest", 1, "--density", 2, "--matrix", "ggn", "--max-products", 20, "--out", tmp_path)
+    printed = "\n".join(lines(call("probe", trial, *QUICK, *extra)))
+    assert "smallest eigenvalue 1" in printed
+    assert "no smaller one than, 99 % sure" in printed
+    assert {"density.svg", "density.png"} < {path.name for path in tmp_path.iterdir()}
+    assert "eigenvalue, real logits" in (tmp_path / "density.svg").read_text()
+    record = json.loads((tmp_path / "flatness.json").read_text())
+    assert record["matrix"] == "ggn"
+    assert record["real"]["smallest"]["values"][0] > -1e-4
+    assert len(record["real"]["density"]["nodes"]) == 2
 
 
 def test_the_numbers_are_those_of_the_model(trial: Path, written: tuple[Path, list[str]]) -> None:
@@ -137,6 +151,9 @@ def test_a_model_without_dummies(tmp_path: Path) -> None:
         (["--radius", "-1"], "--radius -1.0: expected a number of at least 0"),
         (["--chunk", "0"], "--chunk 0: expected an int of at least 1"),
         (["--only", "fc.*"], "--only ['fc.*'] fits none of the parameters, which are 0.weight, 1.weight, 1.bias and 5"),
+        (["--smallest", "-1"], "--smallest -1: expected an int of at least 0"),
+        (["--density", "-1"], "--density -1: expected an int of at least 0"),
+        (["--matrix", "fisher"], "--matrix 'fisher': expected one of 'hessian', 'ggn'"),
         (["--radius", "wide"], "--radius 'wide': "),
     ],
 )

@@ -100,7 +100,7 @@ def completed(line: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_names_are_completed_without_a_large_library() -> None:
     told = completed("durm compare --data cifar", "-X", "importtime")
-    assert told.stdout.split() == ["cifar10", "cifar100"]
+    assert told.stdout.split() == ["cifar10", "cifar10-c", "cifar100", "cifar100-c"]
     imported = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in told.stderr.splitlines() if "|" in line}
     assert imported & LARGE <= {"pydantic"}  # the flags of compare are the fields of configs
 

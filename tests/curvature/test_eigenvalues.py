@@ -9,7 +9,8 @@ from curvlinops import HessianLinearOperator
 from torch import Tensor, nn
 
 import durm
-from durm.curvature import ClassifierLoss, ClosureLoss, hessian, top_eigenvalues
+from durm.curvature import ClassifierLoss, ClosureLoss, bottom_eigenvalues, hessian, top_eigenvalues
+from durm.curvature.lanczos import largest_bound, tridiagonal
 from tests.curvature.small import CLASSES, batch, dense, loss_of, network, quadratic, symmetric
 
 
@@ -116,12 +117,82 @@ def test_largest_not_largest_in_magnitude() -> None:
     close(top_eigenvalues(quadratic(matrix), 1).values, torch.tensor([0.0]))
 
 
-def test_a_gradient_that_misses_the_top_eigenvector_does_not_mislead() -> None:
-    """It lies in another one."""
-    values = torch.tensor([5.0, 2.0] + [0.1] * 200, dtype=torch.float64)
-    gradient = torch.zeros(202, dtype=torch.float64)
-    gradient[1] = 1
-    close(top_eigenvalues(quadratic(torch.diag(values), gradient), tolerance=1e-3).values, torch.tensor([5.0]))
+@pytest.mark.parametrize("seed", range(5))
+def test_an_eigenvalue_hidden_from_the_gradient_and_from_every_16th_sample(seed: int) -> None:
+    """λ₁ = 6 and λ₂ = 5 of a linear model at w = 0: H = [[1, −1], [−1, 1]]/4 ⊗ Σ_i x_i x_iᵀ / n.
+
+    Every 16th sample has x = √160 e₁, and the gradient lies in e₁. The others have √12.8 e₂ and balanced labels.
+    """
+    inputs, targets = torch.zeros(160, 1000, dtype=torch.float64), torch.zeros(160, dtype=torch.long)
+    seldom = torch.arange(160) % 16 == 0
+    inputs[seldom, 0], inputs[~seldom, 1] = 160**0.5, 12.8**0.5
+    targets[~seldom] = torch.arange(150) % 2
+    model = nn.Linear(1000, 2, bias=False, dtype=torch.float64)
+    nn.init.zeros_(model.weight)
+    loss = ClassifierLoss(model, inputs, targets, num_classes=2)
+    _, gradient = loss.gradient()
+    assert gradient.view(2, 1000)[:, 1:].abs().max() < 1e-12 < gradient.abs().max()
+    found = top_eigenvalues(loss, seed=seed)
+    assert found.converged
+    close(found.values, torch.tensor([6.0]), 1e-9)
+
+
+HARD = {
+    "clustered": (torch.cat([torch.linspace(5, 5.001, 50), torch.tensor([5.5]), torch.linspace(0, 1, 2000)]), 5.5),
+    "negative dominant": (torch.cat([torch.tensor([-50.0, -40.0, 3.0]), torch.linspace(-1, 1, 2000)]), 3.0),
+    "rank-deficient": (torch.cat([torch.tensor([6.0, 5.0, 5.0, 5.0]), torch.zeros(2000)]), 6.0),
+    "tiny gap": (torch.cat([torch.tensor([6.0, 5.999]), torch.linspace(0, 5, 2000)]), 6.0),
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_hard_spectra(case: str) -> None:
+    """Converged is within the tolerance of the truth, which lies below the bound."""
+    values, largest = HARD[case]
+    for seed in range(5):
+        found = top_eigenvalues(quadratic(torch.diag(values.double())), seed=seed)
+        assert found.converged
+        assert found.values[0] == pytest.approx(largest, rel=1e-3)
+        assert largest - 1e-6 <= found.bound <= 1.01 * found.values[0]
+
+
+def test_a_small_residual_alone_is_not_enough() -> None:
+    """After four products at a loose tolerance, λ = 5 has a small residual, and λ = 5.4 is still to be found."""
+    values = torch.cat([torch.full((5000,), 5.0), torch.tensor([5.4])]).double()
+    found = top_eigenvalues(quadratic(torch.diag(values)), tolerance=0.01, max_products=1)
+    assert found.residuals[0] < 0.01 * found.values[0]
+    assert found.values[0] < 5.01
+    assert not found.converged
+    assert found.bound > 5.4
+    assert top_eigenvalues(quadratic(torch.diag(values)), tolerance=0.01).values[0] == pytest.approx(5.4)
+
+
+def test_the_bound_fails_as_seldom_as_it_says() -> None:
+    """At δ = 0.3 it may be too low for 30 % of the starts, at any of the first twelve products."""
+    values = torch.cat([torch.tensor([3.0]), torch.linspace(-1, 1, 100)]).double()
+    loss, starts, missed = quadratic(torch.diag(values)), 300, 0
+    with hessian(loss) as matrix:
+        for seed in range(starts):
+            start = loss.layout.random(torch.randn, seed, "test")
+            bounds = []
+            for found in tridiagonal(matrix, start, seed):
+                theta = torch.linalg.eigvalsh(found.lower).flip(0)
+                bounds.append(largest_bound(theta, found.lengths, 101, missed=0.3))
+                if len(bounds) == 12:
+                    break
+            missed += min(bounds) < 3
+    assert 0 < missed <= 0.3 * starts + 3 * (0.21 * starts) ** 0.5
+
+
+@pytest.mark.parametrize("chunk", [None, 6])
+def test_the_smallest(chunk: int | None) -> None:
+    expected = torch.linalg.eigvalsh(dense(network(), "training"))[:2]
+    found = bottom_eigenvalues(loss_of(network(), chunk=chunk), 2, tolerance=1e-6, vectors=True)
+    assert found.converged
+    close(found.values, expected, 1e-9)
+    assert found.bound <= found.values[0] + 1e-12
+    with hessian(loss_of(network())) as matrix:
+        torch.testing.assert_close(matrix.product(found.vectors[0]), expected[0] * found.vectors[0], atol=1e-6, rtol=0)
 
 
 def test_all_of_them_and_none() -> None:
@@ -142,7 +213,7 @@ def test_a_hessian_is_used_again() -> None:
     with hessian(loss) as matrix:
         assert top_eigenvalues(matrix) == alone
         assert matrix.products == alone.products
-    assert len(calls) == 2  # one for the graph, one for that of the start
+    assert len(calls) == 1
 
 
 def test_memory_is_bounded_in_chunks() -> None:

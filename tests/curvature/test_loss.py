@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import durm
 from durm.curvature import ClassifierLoss, hessian, loss_along, stability, top_eigenvalues, trace
@@ -211,3 +212,58 @@ def test_other_outputs_and_precisions_are_refused() -> None:
         ClassifierLoss(Named(), *batch(), num_classes=CLASSES).value()
     with pytest.raises(ValueError, match=r"'0.weight' is torch.bfloat16: expected float32 or float64"):
         loss_of(network(dtype=torch.bfloat16))
+
+
+def test_a_data_loader() -> None:
+    """It may shuffle and draw from the global random state, which is left as it was."""
+    model = network()
+    inputs, targets = batch()
+    for shuffle in (False, True):
+        loader = DataLoader(TensorDataset(inputs, targets), batch_size=6, shuffle=shuffle)
+        found, expected = ClassifierLoss(model, loader, num_classes=CLASSES), loss_of(model, chunk=6)
+        assert found.samples == 20
+        unchanged(model, found.value)
+        assert found.value() == pytest.approx(expected.value(), rel=1e-12)
+        torch.testing.assert_close(found.gradient()[1], expected.gradient()[1])
+        assert top_eigenvalues(found).values == pytest.approx(top_eigenvalues(expected).values, rel=1e-9)
+        torch.manual_seed(0)
+        state = torch.get_rng_state()
+        top_eigenvalues(found)
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_augmentation_is_the_same_in_every_pass() -> None:
+    class Noisy(Dataset):
+        def __len__(self) -> int:
+            return 20
+
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+            inputs, targets = batch()
+            return inputs[index] + torch.randn(4), targets[index]
+
+    loss = ClassifierLoss(network(), DataLoader(Noisy(), batch_size=6, shuffle=True), num_classes=CLASSES)
+    assert loss.value() == loss.value()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "settings", "message"),
+    [
+        (torch.zeros(3, 4), {}, "targets=None: inputs in a tensor need targets"),
+        ([batch()], {"targets": torch.zeros(20).long()}, "targets: batches have targets and a size of their own"),
+        ([batch()], {"chunk": 3}, "chunk=3: batches have targets"),
+        (iter([batch()]), {}, "of type list_iterator can be gone through once only; try a list"),
+        ([], {}, "there are no samples in them"),
+        ([torch.zeros(3)], {}, "a batch of type Tensor: expected inputs and targets"),
+    ],
+)
+def test_other_batches_are_refused(inputs: object, settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ClassifierLoss(network(), inputs, num_classes=CLASSES, **settings)
+
+
+def test_batches_that_change_are_refused() -> None:
+    batches = [batch()]
+    loss = ClassifierLoss(network(), batches, num_classes=CLASSES)
+    batches.append(batch())
+    with pytest.raises(ValueError, match="gave 40 targets, after 20 before: expected the same ones"):
+        loss.value()

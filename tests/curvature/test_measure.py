@@ -7,8 +7,10 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
-from durm.curvature import loss_along, measure, stability, top_eigenvalues, trace
+from durm.curvature import bottom_eigenvalues, density, loss_along, measure, stability, top_eigenvalues, trace
+from durm.curvature.products import operator
 from tests.curvature.small import CLASSES, batch, loss_of, network, unchanged
 
 QUICK = {"trace_samples": 4, "steps": 2, "starts": 2, "points": 3, "distances": (-0.1, 0.0, 0.1)}
@@ -27,6 +29,26 @@ def test_it_holds_what_its_parts_find() -> None:
         assert shape.trace == trace(loss, samples=4)
         assert shape.stability == stability(loss, 0.1, steps=2, starts=2, points=3)
     assert found.paths == loss_along(loss_of(model), distances=QUICK["distances"])
+
+
+@pytest.mark.parametrize("matrix", ["hessian", "ggn"])
+def test_what_is_asked_for_besides(matrix: str) -> None:
+    found = measure(
+        network(),
+        DataLoader(TensorDataset(*batch()), batch_size=7),
+        num_classes=CLASSES,
+        matrix=matrix,
+        smallest=2,
+        density_samples=3,
+        **QUICK,
+    )
+    assert (found.samples, found.matrix) == (20, matrix)
+    with operator(loss_of(network(), "real"), matrix) as product:
+        assert found.real.smallest.values == pytest.approx(bottom_eigenvalues(product, 2).values, rel=1e-6, abs=1e-9)
+        assert found.real.density.moment(3) == pytest.approx(density(product, samples=3).moment(3), rel=1e-6)
+        assert found.real.eigenvalues.values == pytest.approx(top_eigenvalues(product).values, rel=1e-6)
+    json.dumps(found.record(), allow_nan=False)
+    assert (found.real.smallest.values[0] < -1e-3) == (matrix == "hessian")
 
 
 def test_the_record_is_json() -> None:
@@ -92,13 +114,19 @@ def test_the_model_is_left_as_it_was(dummies: int) -> None:
         ("starts", 0),
         ("points", 1),
         ("chunk", 0),
+        ("smallest", -1),
+        ("smallest", 101),
+        ("density_samples", -1),
+        ("matrix", "'fisher'"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(name: str, value: float) -> None:
     model = network()
     model.register_forward_hook(lambda *_: pytest.fail("it was run"))
     with pytest.raises(ValueError, match=f"^{name}={value}: expected"):
-        measure(model, *batch(), num_classes=CLASSES, **(QUICK | {name: value}))
+        measure(
+            model, *batch(), num_classes=CLASSES, **(QUICK | {name: value.strip("'") if name == "matrix" else value})
+        )
 
 
 def test_it_needs_nothing_but_torch() -> None:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from durm.curvature import ClosureLoss, stability
+from durm.curvature import ClassifierLoss, ClosureLoss, stability
 from durm.curvature.filter_norm import Ball
-from tests.curvature.small import loss_of, network, quadratic, symmetric, unchanged
+from tests.curvature.small import CLASSES, batch, loss_of, network, quadratic, symmetric, unchanged
 
 
 def test_a_linear_loss_rises_most_along_the_gradient_of_each_filter() -> None:
@@ -133,8 +133,8 @@ def test_scaling_a_layer_up_and_the_next_one_down_changes_nothing() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_model_is_left_as_it_was(kind: str, dtype: torch.dtype) -> None:
     model = network(dtype=dtype)
-    loss = loss_of(model, kind)
-    loss.inputs = loss.inputs.to(dtype)
+    inputs, targets = batch()
+    loss = ClassifierLoss(model, inputs.to(dtype), targets, num_classes=CLASSES, kind=kind)
     unchanged(model, lambda: stability(loss, 0.3))
 
 

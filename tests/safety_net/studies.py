@@ -54,7 +54,7 @@ def studies(root: Path) -> dict[str, dict[str, Any]]:
                 {"kind": "pgd", "name": "pgd-l2", "eps": 0.5, "norm": "l2", "steps": 3},
                 {"kind": "apgd", "eps": 0.1, "steps": 4, "loss": "dlr", "through": ["real", "full"]},
                 {"kind": "square", "eps": 0.1, "steps": 10},
-                {"kind": "auto", "eps": 0.1, "steps": 2},
+                {"kind": "auto", "eps": 0.1, "steps": 2, "target_classes": 0},
             ],
             "attack_samples": 40,
         },

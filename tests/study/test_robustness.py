@@ -18,7 +18,7 @@ from durm.report.text import headline
 from durm.study.check import check_study
 from durm.study.reading import make_study
 from durm.study.records import Summary
-from durm.study.robustness import signs_of_masking, transferred_attack
+from durm.study.robustness import _once_each, signs_of_masking, transferred_attack
 from durm.study.store import Store
 from durm.study.summary import read_results, write_summary
 from durm.training.trial import AttackSpec, Trial
@@ -45,8 +45,13 @@ def left(trial: Trial, key: str) -> float:
     return base[key] + trial.seed + trial.dummies * (trial.seed > 0)
 
 
-def study(folder: Path, changes: dict[str, float] | None = None, **values: Any) -> tuple[Store, Summary]:
-    """A study that was never run; `changes` replaces what is left under an attack, for all arms and seeds."""
+def study(
+    folder: Path, changes: dict[str, float] | None = None, warnings: tuple[str, ...] = (), **values: Any
+) -> tuple[Store, Summary]:
+    """A study that was never run; `changes` replaces what is left under an attack, for all arms and seeds.
+
+    `warnings` are those of every run, of its clean samples.
+    """
     values = {"dummies": [0, 1], "seeds": 3, "attacks": ATTACKS, "attack_samples": 100, **values}
     store = Store.create(folder, make_study(values, "a study"))
     keys = ["clean", *(key for attack in store.study.attacks for key in attack.keys)]
@@ -62,6 +67,7 @@ def study(folder: Path, changes: dict[str, float] | None = None, **values: Any) 
         }
         if "pgd_real" in robust:
             robust["pgd_real"] |= {"curve": [[0.0, 90.0], [8 / 255, robust["pgd_real"]["accuracy"]]]}
+        robust["clean"] |= {"warnings": list(warnings)}
         result = synthetic.result(trial, 95.0 + trial.seed, robustness=robust)
         metrics = result.metrics | {f"robust_{key}": entry["accuracy"] for key, entry in robust.items()}
         store.begin(trial)
@@ -132,6 +138,25 @@ def test_square_that_beats_the_gradients_is_told(tmp_path: Path) -> None:
         "square, which sees no gradients, leaves 20.0 % right, attacks by the model's own gradients 41.0 %" in masked[0]
     )
     assert "(erm, digits, cnn, erm)" in masked[0]
+
+
+def test_warnings_of_runs_stand_on_the_page_once_for_each_arm_and_kind() -> None:
+    """Two of three runs of an attack warn of the same thing, with other numbers."""
+    texts = ["Masked gradients: Square fools another 1.0 %.", "Masked gradients: Square fools another 2.0 %."]
+    (text,) = _once_each("auto_real", texts)
+    assert text == "auto_real: Masked gradients: Square fools another 1.0 %. So it is in 2 runs."
+    assert _once_each("clean", ["Zero gradients: 3 of 4.", "Probabilities: x."]) == [
+        "Zero gradients: 3 of 4.", "Probabilities: x.",
+    ]  # fmt: skip
+    assert _once_each("auto_real", []) == []
+
+
+def test_warnings_of_runs_reach_the_summary(tmp_path: Path) -> None:
+    _, summary = study(tmp_path, warnings=("Zero gradients: of 90 samples 3.",))
+    assert [text for text in summary.warnings if "Zero gradients" in text] == [
+        "Zero gradients: of 90 samples 3. So it is in 3 runs. (erm, digits, cnn, erm)",
+        "Zero gradients: of 90 samples 3. So it is in 3 runs. (durm-1, digits, cnn, erm)",
+    ]
 
 
 def test_a_point_is_not_told(tmp_path: Path) -> None:

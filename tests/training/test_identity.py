@@ -1,5 +1,6 @@
 """Ids of trials: golden ones, what they depend on and what not, and how they survive an upgrade."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,11 @@ GOLDEN: dict[str, dict[str, Any]] = {
         "train": {"optimizer": "adamw", "betas": [0.9, 0.99], "label_smoothing": 0.1, "patience": 3},
     },
 }
+
+
+AUTO = {"kind": "auto", "eps": 0.1}
+OLD_AUTO = "7fa07a5ba16fcc64"
+"""The id of a trial with that attack, computed before `auto` had a second version."""
 
 
 def trial(**values: Any) -> Trial:
@@ -125,6 +131,20 @@ def test_ways_of_writing_one_trial_have_one_id(one: dict[str, Any], other: dict[
 )
 def test_what_bears_on_the_numbers_changes_the_id(change: dict[str, Any]) -> None:
     assert trial(**change).id != trial().id
+
+
+def test_the_second_version_of_auto_changes_no_id_of_the_first_and_none_of_other_attacks() -> None:
+    old = read_trial(json.dumps({"data": "digits", "model": "cnn", "attacks": [AUTO]}))
+    assert old.id == trial(attacks=[{**AUTO, "version": 1}]).id == OLD_AUTO
+    assert old.attacks[0].target_classes == 0
+    new = trial(attacks=[AUTO])
+    assert new.attacks[0].target_classes == 9
+    assert new.id != old.id
+    assert read_trial(new.model_dump_json()).id == new.id
+    for kind in ("fgsm", "pgd", "apgd", "square"):
+        for version in (1, 2):
+            spec = AttackSpec.model_validate({"kind": kind, "version": version})
+            assert (spec.version, spec.target_classes, spec.changed()) == (1, 0, {"kind": kind})
 
 
 def test_the_kind_of_no_dummies_is_refused() -> None:

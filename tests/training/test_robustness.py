@@ -1,6 +1,7 @@
 """Robust accuracy on models whose robustness is known in closed form."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +10,11 @@ from torch import Tensor, nn
 import durm
 from durm.data.bundle import InputFormat, Samples
 from durm.errors import InputError
+from durm.training import checkpoint
+from durm.training.outcomes import unpack_outcomes
 from durm.training.robustness import attacked_samples, robustness, transfer
-from durm.training.trial import AttackSpec
+from durm.training.trainer import Interrupted, RunContext, run
+from durm.training.trial import AttackSpec, Trial
 
 SIDE = 4
 
@@ -47,11 +51,7 @@ def spec(kind: str = "pgd", **changes: object) -> AttackSpec:
 
 @pytest.mark.parametrize("kind", ["fgsm", "pgd", "apgd", "square", "auto"])
 def test_what_is_left_is_what_is_farther_than_the_radius(kind: str) -> None:
-    """Of five distances two are below 15/255, so 60 % are left; DLR, a part of auto, needs more classes."""
-    if kind == "auto":
-        with pytest.raises((InputError, ValueError)):
-            robustness(Mean(), samples(), FORMAT, [spec(kind)], limit=100)
-        return
+    """Of five distances two are below 15/255, so 60 % are left. Auto has no DLR here: two classes are too few."""
     found = robustness(Mean(), samples(), FORMAT, [spec(kind, steps=200 if kind == "square" else 20)], limit=100)
     assert found["clean"].accuracy == 100
     assert found[f"{kind}_real"].accuracy == 60
@@ -172,7 +172,9 @@ def test_inputs_without_a_range_are_refused() -> None:
         ({"kind": "pgd", "steps": 0}, "greater than 0"),
         ({"kind": "pgd", "through": "all"}, "'real', 'full' or 'dummy'"),
         ({"kind": "cw"}, "'fgsm', 'pgd'"),
-        ({"kind": "square", "norm": "l2"}, "linf only"),
+        ({"kind": "pgd", "target_classes": 3}, "target_classes 3: pgd has none; auto has"),
+        ({"kind": "auto", "target_classes": -1}, "greater than or equal to 0"),
+        ({"kind": "auto", "curve": [0.1]}, "auto draws none"),
         ({"kind": "pgd", "curve": [0.2, 0.1]}, "ascending"),
     ],
 )
@@ -184,3 +186,96 @@ def test_attacks_that_cannot_be(values: dict[str, object], message: str) -> None
 @pytest.mark.parametrize(("text", "value"), [("8/255", 8 / 255), ("0.5", 0.5), (" 1 / 4 ", 0.25), (0.1, 0.1)])
 def test_a_radius_may_be_a_fraction(text: object, value: float) -> None:
     assert math.isclose(AttackSpec.model_validate({"kind": "pgd", "eps": text}).eps, value)
+
+
+# What is kept of a run that is interrupted, and what is warned about.
+
+
+class Stop(Exception):
+    pass
+
+
+def many(count: int = 300) -> Samples:
+    random = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (count, 1, SIDE, SIDE), dtype=torch.uint8, generator=random)
+    return Samples(pixels, torch.randint(4, (count,), generator=random))
+
+
+def four_classes() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 16), nn.ReLU(), nn.Linear(16, 4))
+    return durm.widen(net, 2)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_numbers() -> None:
+    """300 samples are three batches, and three attacks and surfaces nine; the run ends after each of the first five."""
+    attacks = [spec("auto", eps=0.05, steps=2, through=["real", "full"]), spec("pgd", eps=0.05, curve=[0.01, 0.05])]
+    model, data = four_classes(), many()
+    whole = robustness(model, data, FORMAT, attacks, limit=300)
+    attempts: dict[str, list[Tensor]] = {}
+    done = 0
+
+    def stop_soon() -> None:
+        nonlocal done
+        done += 1
+        if done <= 5:
+            raise Stop
+
+    for _ in range(5):
+        with pytest.raises(Stop):
+            robustness(model, data, FORMAT, attacks, limit=300, attempts=attempts, on_batch=stop_soon)
+    assert sum(map(len, attempts.values())) == 5
+    assert robustness(model, data, FORMAT, attacks, limit=300, attempts=attempts, on_batch=stop_soon) == whole
+    assert done == 9
+    assert whole["auto_real"].right != whole["clean"].right
+
+
+def test_a_trial_that_is_interrupted_in_an_attack_goes_on_with_the_next_batch(tmp_path: Path) -> None:
+    attack = {"kind": "pgd", "eps": 0.2, "steps": 2}
+    trial = Trial.model_validate(
+        {"data": "digits", "model": "mlp", "train": {"iterations": 3}, "attacks": [attack], "attack_samples": 300}
+    )
+    asked = iter([False] * 4)  # before each of three steps, and after the first of three batches
+    with pytest.raises(Interrupted):
+        run(trial, RunContext(folder=tmp_path, stop=lambda: next(asked, True)))
+    kept = checkpoint.load(tmp_path / "checkpoint.pt")["attacks"]
+    assert [len(batch[0]) for batch in kept["pgd_real"]] == [128, 128]
+    asked_again: list[bool] = []
+    resumed = run(trial, RunContext(folder=tmp_path, stop=lambda: bool(asked_again.append(True))))
+    assert len(asked_again) == 1  # the third batch
+    whole = run(trial)
+    assert resumed.outcomes == whole.outcomes
+    assert resumed.robustness == whole.robustness
+
+
+def test_flags_of_each_sample_are_outcomes_and_make_the_accuracy() -> None:
+    trial = Trial.model_validate(
+        {"data": "digits", "model": "mlp", "train": {"iterations": 3}, "attacks": [{"kind": "fgsm", "eps": 0.02}]}
+    )
+    result = run(trial)
+    flags = unpack_outcomes(result.outcomes)["robust_fgsm_real"]
+    assert 100 * flags.mean() == pytest.approx(result.metrics["robust_fgsm_real"])
+    assert 0 < flags.sum() < len(flags)
+
+
+class Steps(nn.Module):
+    """Mean, but with pixels in steps of a hundredth: the same accuracy, and no gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = Mean(scale=100.0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.mean(inputs.mul(100).round().div(100)) + 0 * inputs.flatten(1)[:, :2]
+        return logits
+
+
+def test_auto_says_where_gradients_are_masked() -> None:
+    """Nothing leads APGD anywhere; a random start or Square finds what is nearer than the radius."""
+    found = robustness(Steps(), samples(), FORMAT, [spec("auto", eps=40 / 255, steps=4)], limit=100)
+    assert [text.partition(":")[0] for text in found["clean"].warnings] == ["Zero gradients"]
+    assert [text.partition(":")[0] for text in found["auto_real"].warnings] == ["Masked gradients"]
+    usual = robustness(Mean(), samples(), FORMAT, [spec("auto", steps=4)], limit=100)
+    assert not usual["clean"].warnings
+    assert not usual["auto_real"].warnings

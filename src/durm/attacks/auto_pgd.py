@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from durm._checks import positive_or_none, whole_number
 from durm.attacks.ball import per_sample
 from durm.attacks.loss import AttackLoss
-from durm.attacks.state import search
+from durm.attacks.state import AttackState, search
 
 MOMENTUM = 0.75
 """α: the share of the new step; 1 - α is that of the last one."""
@@ -51,28 +51,75 @@ def apgd(
     """
     whole_number("steps", steps, minimum=1)
     positive_or_none("step_size", step_size)
-    checked_at = set(checkpoints(steps))
+    size = 2 * eps if step_size is None else step_size
     with search(model, inputs, targets, eps, norm, AttackLoss(through, loss, targeted), early_stop) as active:
         for points, _ in active.starts(restarts, random_start, generator, start):
-            state = _begin(points, 2 * eps if step_size is None else step_size)
-            last_checkpoint = 0
-            for step in range(steps):
-                value, gradient = active.gradient(state.points)
-                state = _judged(state, value, gradient)
-                if step in checked_at:
-                    state = _checked(state, step - last_checkpoint)
-                    last_checkpoint = step
-                state = _State(*active.going_on(*state))
-                if not len(state.points):
-                    break
-                ball, points = active.ball, state.points
-                ahead = ball.project(points + per_sample(state.size, points) * ball.direction(state.gradient))
-                if step:
-                    ahead = points + MOMENTUM * (ahead - points) + (1 - MOMENTUM) * (points - state.previous)
-                    ahead = ball.project(ahead)
-                state = state._replace(points=ahead, previous=points)
-            active.last(state.points, of_all=steps == 1)
+            _ascend(active, points, steps, size)
     return active.best
+
+
+def targeted_apgd(
+    model: nn.Module,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    eps: float,
+    norm: str = "linf",
+    steps: int = 100,
+    step_size: float | None = None,
+    target_classes: int = 9,
+    random_start: bool = True,
+    loss: str = "dlr",
+    through: str = "real",
+    generator: torch.Generator | None = None,
+    start: Tensor | None = None,
+    early_stop: bool = False,
+) -> Tensor:
+    """APGD that goes for one wrong class after the other, the likeliest at the input first (Croce & Hein 2020).
+
+    An untargeted attack goes for whichever class is nearest, and stays where that is a dead end. Any wrong class is a
+    success. All samples that are still right go for their own next class in one batch.
+
+    The arguments are those of `apgd`, except: `target_classes` is how many classes each sample goes for, each from a
+    start of its own; `loss` is "dlr", (z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2), which needs four logits, "cw",
+    z_t - z_y, or "ce", the cross-entropy of the class that is gone for, to be lowered.
+    """
+    whole_number("steps", steps, minimum=1)
+    whole_number("target_classes", target_classes, minimum=1)
+    positive_or_none("step_size", step_size)
+    size = 2 * eps if step_size is None else step_size
+    if through == "dummy":
+        raise ValueError("through='dummy' wants the dummies, so it cannot be targeted at classes as well")
+    with search(model, inputs, targets, eps, norm, AttackLoss(through, loss, False), early_stop) as active:
+        classes = active.likeliest(target_classes).unbind(1) if len(inputs) else ()
+        begun = active.starts(max(len(classes), 1), random_start, generator, start)
+        for (points, _), wanted in zip(begun, classes, strict=False):  # with early_stop the starts may end before
+            active.aim(wanted)
+            _ascend(active, points, steps, size)
+    return active.best
+
+
+def _ascend(active: AttackState, points: Tensor, steps: int, size: float) -> None:
+    """Algorithm 1 from these points."""
+    checked_at = set(checkpoints(steps))
+    state = _begin(points, size)
+    last_checkpoint = 0
+    for step in range(steps):
+        value, gradient = active.gradient(state.points)
+        state = _judged(state, value, gradient)
+        if step in checked_at:
+            state = _checked(state, step - last_checkpoint)
+            last_checkpoint = step
+        state = _State(*active.going_on(*state))
+        if not len(state.points):
+            break
+        ball, points = active.ball, state.points
+        ahead = ball.project(points + per_sample(state.size, points) * ball.direction(state.gradient))
+        if step:
+            ahead = points + MOMENTUM * (ahead - points) + (1 - MOMENTUM) * (points - state.previous)
+            ahead = ball.project(ahead)
+        state = state._replace(points=ahead, previous=points)
+    active.last(state.points, of_all=steps == 1)
 
 
 def checkpoints(steps: int) -> Iterator[int]:

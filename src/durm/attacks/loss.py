@@ -38,16 +38,18 @@ class AttackLoss:
         if self.through == "dummy" and self.loss == "dlr":
             raise ValueError("loss='dlr' has no meaning with through='dummy': use 'ce' or 'cw'")
 
-    def check(self, num_classes: int, dummies: int) -> None:
-        """Refuses a goal that a model of so many logits does not have."""
+    def check(self, num_classes: int, dummies: int, *, aimed: bool = False) -> None:
+        """Refuses a goal that a model of so many logits does not have. Aimed attacks go for one class at a time."""
         if self.through == "dummy" and not dummies:
             raise ValueError("through='dummy': this model has no dummies; durm.widen gives it some")
         width = num_classes + dummies if self.through == "full" else num_classes
-        if self.loss == "dlr" and width < (needed := 4 if self.targeted else 3):
-            kind = "targeted " if self.targeted else ""
+        if self.loss == "dlr" and width < (needed := 4 if self.targeted or aimed else 3):
+            kind = "targeted " if self.targeted or aimed else ""
             raise ValueError(f"loss='dlr': the {kind}DLR loss needs at least {needed} logits, and there are {width}")
 
-    def __call__(self, logits: Tensor, targets: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, logits: Tensor, targets: Tensor, num_classes: int, aimed_at: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """What the attack wants to be large, and whether it has succeeded, each of shape (N,).
 
         Success is to be misclassified over the real logits; if targeted, to be classified as wanted; through "dummy",
@@ -57,6 +59,7 @@ class AttackLoss:
             logits: (N, C), or (N, C + C_d) for "full" and "dummy".
             targets: (N,), the true classes, or the wanted ones.
             num_classes: C.
+            aimed_at: (N,), classes to go for, although any wrong one is a success.
         """
         real, dummy = split(logits, num_classes, 1)
         if self.through == "dummy":
@@ -64,6 +67,8 @@ class AttackLoss:
             return value, dummy_hits(logits, num_classes)
         hit = real.argmax(1) == targets
         surface = logits if self.through == "full" else real
+        if aimed_at is not None:
+            return _AIMED[self.loss](surface, targets, aimed_at), ~hit
         if self.targeted:
             value = targeted_dlr(surface, targets) if self.loss == "dlr" else -_UNTARGETED[self.loss](surface, targets)
             return value, hit
@@ -110,6 +115,27 @@ def targeted_dlr(logits: Tensor, targets: Tensor) -> Tensor:
     return -margin(logits, targets) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2).clamp_min(_SMALL)
 
 
+def aimed_dlr(logits: Tensor, targets: Tensor, aimed_at: Tensor) -> Tensor:
+    """(z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2), for the true class y and the class t to go for: Eq. 7 as it stands.
+
+    Examples:
+        >>> aimed_dlr(torch.tensor([[4.0, 1.0, 2.0, 0.0]]), torch.tensor([0]), torch.tensor([2]))
+        tensor([-0.5714])
+    """
+    top = logits.topk(4, 1).values
+    return aimed_margin(logits, targets, aimed_at) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2).clamp_min(_SMALL)
+
+
+def aimed_margin(logits: Tensor, targets: Tensor, aimed_at: Tensor) -> Tensor:
+    """z_t - z_y."""
+    return (logits.gather(1, aimed_at[:, None]) - logits.gather(1, targets[:, None]))[:, 0]
+
+
+_AIMED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "ce": lambda logits, _, aimed_at: -F.cross_entropy(logits, aimed_at, reduction="none"),
+    "cw": aimed_margin,
+    "dlr": aimed_dlr,
+}
 _UNTARGETED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "ce": partial(F.cross_entropy, reduction="none"),
     "cw": margin,

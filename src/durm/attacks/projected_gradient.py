@@ -22,12 +22,13 @@ def fgsm(
     targeted: bool = False,
     start: Tensor | None = None,
     early_stop: bool = False,
+    keep_best: bool = False,
 ) -> Tensor:
     """The fast gradient (sign) method: one step from the inputs, x + ε sign(∇L) or x + ε ∇L / ‖∇L‖₂, into the box.
 
-    It is `pgd` with one step, from the inputs. With `step_size`, that step is longer (and cut off) or shorter than ε.
-    The inputs count as a point: where the step lowers the loss, they are what is returned. The arguments are those of
-    `pgd`.
+    With `step_size`, that step is longer (and cut off) or shorter than ε. With `keep_best` it is `pgd` with one step
+    from the inputs, which count as a point: where the step lowers the loss, they are what is returned. To know it takes
+    one more forward pass. The other arguments are those of `pgd`.
 
     Examples:
         >>> model = nn.Linear(2, 2, bias=False)
@@ -36,21 +37,18 @@ def fgsm(
         tensor([[0.3750, 0.3750]])
     """
     check_eps(eps, norm)  # before it is a step size
-    return pgd(
-        model,
-        inputs,
-        targets,
-        eps=eps,
-        norm=norm,
-        steps=1,
-        step_size=eps if step_size is None and eps else step_size,
-        random_start=False,
-        loss=loss,
-        through=through,
-        targeted=targeted,
-        start=start,
-        early_stop=early_stop,
-    )
+    positive_or_none("step_size", step_size)
+    size = eps if step_size is None else step_size
+    with search(model, inputs, targets, eps, norm, AttackLoss(through, loss, targeted), early_stop) as active:
+        for points, _ in active.starts(1, False, None, start):
+            _, gradient = active.gradient(points)
+            points, gradient = active.going_on(points, gradient)
+            stepped = active.ball.project(torch.add(points, active.ball.direction(gradient), alpha=size))
+            if keep_best:
+                active.last(stepped, of_all=True)
+            else:
+                active.best[active.rows] = stepped
+    return active.best
 
 
 def pgd(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from durm._checks import whole_number
 from durm.attacks.ball import per_sample
 from durm.attacks.loss import AttackLoss
+from durm.attacks.squares_l2 import first_change, propose
 from durm.attacks.state import search
 
 FIRST_SHARE = 0.8
@@ -39,17 +40,16 @@ def square(
     """Random search: a patch at a random place is moved by ±2 ε in each channel, projected, and kept if it helps.
 
     It begins with stripes, one pixel wide and as high as the image, of ±ε in each channel. The patches cover a share p
-    of the image, 0.8 at first and halved nine times (see `share`). Images are (N, channels, height, width); (N, height,
-    width) has one channel; of flat inputs, (N, F), a patch is a run of neighbours.
+    of the image, 0.8 at first and halved nine times (see `share`). In "l2" it begins with a grid of patterns, and a
+    proposal moves length from one window to another: see `durm.attacks.squares_l2`. Images are (N, channels, height,
+    width); (N, height, width) has one channel; of flat inputs, (N, F), a patch is a run of neighbours.
 
     The arguments are those of `pgd`, except: `steps` is the number of queries of a restart, forward passes of one
-    sample, the one of its start included; `norm` is "linf" only; `loss` is the margin unless said otherwise, because it
-    does not saturate; with `random_start=False` it begins at the inputs, without stripes. More restarts never lower the
-    loss reached; the shares depend on `steps`, so more steps may.
+    sample, the one of its start included; `loss` is the margin unless said otherwise, because it does not saturate;
+    with `random_start=False` it begins at the inputs, without stripes or patterns. More restarts never lower the loss
+    reached; the shares depend on `steps`, so more steps may.
     """
     whole_number("steps", steps, minimum=1)
-    if norm == "l2":
-        raise ValueError("norm='l2': the Square attack is here for 'linf' alone; use 'apgd' for 'l2'")
     if inputs.ndim not in (2, 3, 4):
         raise ValueError(f"inputs of shape {tuple(inputs.shape)}: the Square attack takes images or flat samples")
     channels, height, width = (1, 1, 1, *inputs.shape[1:])[-3:]
@@ -57,18 +57,28 @@ def square(
     with search(model, inputs, targets, eps, norm, AttackLoss(through, loss, targeted), early_stop) as active:
         ball = active.ball
 
-        def stripes(random: torch.Generator) -> Tensor:
+        def begin(random: torch.Generator) -> Tensor:
+            if norm == "l2":
+                change = first_change(len(inputs), image, random).to(ball.inputs)
+                return ball.project(ball.inputs + eps * change.reshape(inputs.shape))
             signs = _signs((len(inputs), channels, 1, width), random).to(ball.inputs)
             return ball.project(ball.inputs + eps * signs.expand(-1, *image).reshape(inputs.shape))
 
-        for points, random in active.starts(restarts, random_start, generator, start, draw=stripes):
+        def moved(points: Tensor, share: float, random: torch.Generator) -> Tensor:
+            if norm == "l2":
+                change = (points - active.ball.inputs).view(-1, *image)
+                changed = propose(change, eps, share, len(inputs), active.rows.cpu(), random)
+                return active.ball.inputs + changed.reshape(points.shape)
+            patch = _patches(image, share, len(inputs), active.rows, random).to(points)
+            return torch.add(points, patch.reshape(points.shape), alpha=2 * eps)
+
+        for points, random in active.starts(restarts, random_start, generator, start, draw=begin):
             value = active.loss(points)
             for query in range(1, steps):
                 points, value = active.going_on(points, value)
                 if not len(points):
                     break
-                patch = _patches(image, share(query, steps), len(inputs), active.rows, random).to(points)
-                proposed = active.ball.project(torch.add(points, patch.reshape(points.shape), alpha=2 * eps))
+                proposed = active.ball.project(moved(points, share(query, steps), random))
                 proposed_value = active.loss(proposed)
                 better = proposed_value > value
                 points = torch.where(per_sample(better, points), proposed, points)

@@ -40,6 +40,7 @@ class AttackState:
         self._dummies = dummies(model) if goal.through != "real" else 0
         self._num_classes: int | None = None
         self._all_targets, self._all = targets, ball
+        self._aimed_at: Tensor | None = None
         self._loss = torch.full(targets.shape, -torch.inf, dtype=ball.inputs.dtype, device=ball.inputs.device)
         self._done = torch.zeros_like(targets, dtype=torch.bool)
         self._attack(torch.arange(len(targets), device=targets.device))
@@ -77,6 +78,22 @@ class AttackState:
             else:  # for the whole batch, so that the samples left out do not shift what the others are given
                 points = (draw or self._all.random)(random)
             yield points[self.rows], random
+
+    def likeliest(self, count: int) -> Tensor:
+        """The `count` likeliest wrong classes of each sample at its input, (N, count), the likeliest first.
+
+        There are fewer of them where the model has fewer classes.
+        """
+        with torch.no_grad():
+            logits = self._model(self._all.inputs)
+        num_classes = self._check(logits, len(self.best))
+        self._goal.check(num_classes, self._dummies, aimed=True)
+        others: Tensor = logits[:, :num_classes].scatter(1, self._all_targets[:, None], -torch.inf)
+        return others.topk(min(count, num_classes - 1), 1).indices
+
+    def aim(self, classes: Tensor) -> None:
+        """From now on the attack goes for these classes, (N,); every wrong class still is a success."""
+        self._aimed_at = classes
 
     def gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """The loss at each point, (n,), and its gradient there: one forward and one input-gradient pass."""
@@ -130,7 +147,8 @@ class AttackState:
         logits = self._model(points)
         if self._num_classes is None:
             self._num_classes = self._check(logits, len(points))
-        loss, success = self._goal(logits.to(points.dtype), self._targets, self._num_classes)
+        aimed_at = None if self._aimed_at is None else self._aimed_at[self.rows]
+        loss, success = self._goal(logits.to(points.dtype), self._targets, self._num_classes, aimed_at)
         return loss, success & ~loss.isnan()
 
     def _check(self, logits: object, count: int) -> int:

@@ -18,6 +18,8 @@ PARTS = ("train", "val", "test")
 
 EXAMPLES = """
 durm curvature checkpoint.pt --eigenvalues 5 --samples 1000
+durm curvature checkpoint.pt --smallest 1 --density 4 --out flatness
+durm curvature checkpoint.pt --matrix ggn
 """
 
 
@@ -34,14 +36,21 @@ def curvature(
     data_root: options.DataRoot = None,
     eigenvalues: Annotated[int, _curvature(help="How many, the largest first.")] = 1,
     tolerance: Annotated[float, _curvature(help="Largest residual of an eigenvalue, as a share of it.")] = 1e-3,
-    max_products: Annotated[int, _curvature(help="Products with the Hessian, at most.")] = 100,
+    max_products: Annotated[int, _curvature(help="Products with the matrix, at most.")] = 100,
+    smallest: Annotated[int, _curvature(help="How many of the smallest eigenvalues.")] = 0,
     trace_samples: Annotated[int, _curvature(help="Random vectors for the trace.")] = 16,
+    density: Annotated[
+        int, _curvature(metavar="VECTORS", help="Density of all eigenvalues, from so many random vectors, such as 4.")
+    ] = 0,
+    matrix: Annotated[
+        str, _curvature(help="Of which matrix: hessian, or ggn (Gauss-Newton, here the Fisher matrix).")
+    ] = "hessian",
     radius: Annotated[
         float, typer.Option(help="Of the ball, as a share of each filter's norm.", rich_help_panel="Stability")
     ] = 0.05,
     trust_code: options.TrustCode = False,
     out: Annotated[
-        Path | None, typer.Option(help="A folder for flatness.json, .svg and .png.", rich_help_panel=OUTPUT)
+        Path | None, typer.Option(help="A folder for flatness.json and the figures.", rich_help_panel=OUTPUT)
     ] = None,
     quiet: options.Quiet = False,
     json: options.Json = False,
@@ -80,6 +89,9 @@ def curvature(
                 tolerance=tolerance,
                 max_products=max_products,
                 trace_samples=trace_samples,
+                smallest=smallest,
+                density_samples=density,
+                matrix=matrix,
                 radius=radius,
                 progress=lambda stage, share: bar.update(task, description=stage, completed=share),
             )
@@ -98,5 +110,5 @@ def curvature(
 
 def _in_flags(message: str) -> str:
     """`max_products=0: …` as `--max-products 0: …`; other messages are left as they are."""
-    name, equals, rest = message.partition("=")
+    name, equals, rest = message.replace("density_samples=", "density=").partition("=")
     return f"{as_flag(name)} {rest}" if equals and name.isidentifier() else message

@@ -18,6 +18,7 @@ _attacks, _masks = (partial(typer.Option, rich_help_panel=panel) for panel in (A
 EXAMPLES = """
 durm evaluate runs/train
 durm evaluate checkpoint.pt --attack pgd,apgd --eps 4/255,8/255 --through real,full
+durm evaluate checkpoint.pt --attack auto --resume attacked.pt
 """
 
 
@@ -51,6 +52,12 @@ def evaluate(
     transfer_from: Annotated[
         Path | None, _attacks(help="Another checkpoint, whose attacked inputs are shown to this model.")
     ] = None,
+    resume: Annotated[
+        Path | None,
+        _attacks(
+            help="Keep what was attacked in this file; a run that is interrupted goes on from it.", metavar="FILE"
+        ),
+    ] = None,
     trust_code: options.TrustCode = False,
     json: options.Json = False,
 ) -> None:
@@ -71,6 +78,8 @@ def evaluate(
         raise InputError(f"--images {images} and --data {data} exclude each other")
     if transfer_from is not None and attack is None:
         raise InputError(f"--transfer-from {transfer_from} goes with --attack")
+    if resume is not None and attack is None:
+        raise InputError(f"--resume {resume} goes with --attack")
     path = options.checkpoint_file(checkpoint)
     where = {"path": path, "data": data, "data_root": data_root, "trust_code": trust_code}
     if predictions is not None:
@@ -88,7 +97,7 @@ def evaluate(
             for kind in attack.split(",")
             for i, radius in enumerate(radii, 1)
         ]
-        _attack(where, attacks, samples, transfer_from, json=json)
+        _attack(where, attacks, samples, transfer_from, resume, json=json)
 
 
 def _score(where: dict[str, Any], *, json: bool) -> None:
@@ -111,7 +120,13 @@ def _score(where: dict[str, Any], *, json: bool) -> None:
 
 
 def _attack(
-    where: dict[str, Any], attacks: list[dict[str, Any]], samples: int, transfer_from: Path | None, *, json: bool
+    where: dict[str, Any],
+    attacks: list[dict[str, Any]],
+    samples: int,
+    transfer_from: Path | None,
+    resume: Path | None,
+    *,
+    json: bool,
 ) -> None:
     from durm.cli.flags import attack_from_flags
     from durm.metrics.robust import attack_and_surface
@@ -121,10 +136,11 @@ def _attack(
 
     specs = [attack_from_flags(values) for values in attacks]
     other = transfer_from and options.checkpoint_file(transfer_from)
-    found = attack_checkpoint(attacks=specs, samples=samples, transfer_from=other, **where)
+    found = attack_checkpoint(attacks=specs, samples=samples, transfer_from=other, resume=resume, **where)
     left = {key: entry.accuracy for key, entry in found.robustness.items()}
     carried = {"from_baseline": min(found.transfer.values())} if found.transfer else {}
     warnings = signs_of_masking(specs, left, carried)
+    warnings += [text for entry in found.robustness.values() for text in entry.warnings]
     if json:
         options.print_json({**found.model_dump(mode="json"), "warnings": warnings})
         return

@@ -19,29 +19,38 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from durm._checks import not_negative, whole_number
+from durm._checks import not_negative, one_of, whole_number
+from durm.curvature.batches import Samples
 from durm.curvature.hutchinson import Trace, trace
-from durm.curvature.lanczos import Eigenvalues, check_tolerance, top_eigenvalues
+from durm.curvature.lanczos import Eigenvalues, bottom_eigenvalues, check_tolerance, top_eigenvalues
 from durm.curvature.landscape import DISTANCES, Path, checked_distances, loss_along
 from durm.curvature.layout import Only
 from durm.curvature.loss import KINDS, ClassifierLoss, ClosureLoss, Loss
-from durm.curvature.products import Hessian, hessian
+from durm.curvature.products import MATRICES, GaussNewton, Hessian, Operator, gauss_newton, hessian, operator
 from durm.curvature.sharpness import Stability, stability
+from durm.curvature.spectrum import Density, density
 from durm.curvature.vectors import norm
 from durm.heads import dummies
 
 __all__ = [
     "KINDS",
+    "MATRICES",
     "ClassifierLoss",
     "ClosureLoss",
+    "Density",
     "Eigenvalues",
     "Flatness",
+    "GaussNewton",
     "Hessian",
     "Loss",
+    "Operator",
     "Path",
     "Shape",
     "Stability",
     "Trace",
+    "bottom_eigenvalues",
+    "density",
+    "gauss_newton",
     "hessian",
     "loss_along",
     "measure",
@@ -59,9 +68,11 @@ class Shape:
         loss: f(w), the mean over the samples.
         weights: how many weights it is a function of.
         gradient_norm: ‖∇f(w)‖, which is 0 at a minimum.
-        eigenvalues: the largest ones of the Hessian.
-        trace: of the Hessian.
+        eigenvalues: the largest ones of the matrix, the Hessian unless said otherwise.
+        trace: of the matrix.
         stability: the rise within a ball.
+        smallest: the smallest eigenvalues, if they were asked for.
+        density: that of all eigenvalues, if it was asked for.
     """
 
     loss: float
@@ -70,6 +81,8 @@ class Shape:
     eigenvalues: Eigenvalues
     trace: Trace
     stability: Stability
+    smallest: Eigenvalues | None = None
+    density: Density | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,7 @@ class Flatness:
         training: the loss over all logits and all parameters.
         real: the loss over the real logits and the shared parameters. Arms of different C_d compare by this one.
         paths: both losses along a random direction and along the gradient.
+        matrix: "hessian" or "ggn": what eigenvalues, trace and density are of.
     """
 
     samples: int
@@ -91,6 +105,7 @@ class Flatness:
     training: Shape
     real: Shape
     paths: tuple[Path, ...]
+    matrix: str = "hessian"
 
     def record(self) -> dict[str, Any]:
         """All of it as lists and numbers that JSON can hold; what is not finite is None."""
@@ -100,8 +115,8 @@ class Flatness:
 
 def measure(
     model: nn.Module,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Samples,
+    targets: Tensor | None = None,
     *,
     num_classes: int,
     label_smoothing: float = 0.0,
@@ -111,6 +126,9 @@ def measure(
     tolerance: float = 1e-3,
     max_products: int = 100,
     trace_samples: int = 16,
+    smallest: int = 0,
+    density_samples: int = 0,
+    matrix: str = "hessian",
     radius: float = 0.05,
     steps: int = 20,
     starts: int = 4,
@@ -124,7 +142,8 @@ def measure(
     Args:
         model: any PyTorch classifier that takes one tensor and gives logits, widened or not; it is put into eval
             mode.
-        inputs: `(N, …)`, as the model takes them, on its device.
+        inputs: `(N, …)`, as the model takes them, on its device; or, without targets, batches of both that can be gone
+            through again and again, such as a `DataLoader`; see `ClassifierLoss`.
         targets: `(N, …)`, class indices.
         num_classes: C.
         label_smoothing: that of the training loss.
@@ -132,8 +151,11 @@ def measure(
         chunk: samples at a time, where the memory does not hold the graph of all; slower.
         eigenvalues: how many, see `top_eigenvalues`, as for the next two.
         tolerance: the largest residual of an eigenvalue, as a share of it.
-        max_products: the budget of products with the Hessian, for each loss.
+        max_products: the budget of products with the matrix, for each loss.
         trace_samples: random vectors for the trace, see `trace`.
+        smallest: how many of the smallest eigenvalues, see `bottom_eigenvalues`.
+        density_samples: random vectors for the density of all eigenvalues, see `density`; 0 leaves it out.
+        matrix: "hessian", or "ggn", the Gauss-Newton matrix, which is the Fisher matrix of the model.
         radius: of the ball, as a share of the norm of each filter; see `stability`, as for the next three.
         steps: of gradient ascent.
         starts: of gradient ascent.
@@ -161,6 +183,11 @@ def measure(
     whole_number("max_products", max_products, minimum=eigenvalues)
     check_tolerance(tolerance)
     whole_number("trace_samples", trace_samples, minimum=2)
+    whole_number("smallest", smallest, minimum=0)
+    if smallest > min(losses["real"].size, max_products):
+        raise ValueError(f"smallest={smallest}: expected no more than weights ({losses['real'].size}) and max_products")
+    whole_number("density_samples", density_samples, minimum=0)
+    one_of("matrix", matrix, tuple(MATRICES))
     not_negative("radius", radius)
     whole_number("steps", steps, minimum=1)
     whole_number("starts", starts, minimum=1)
@@ -172,24 +199,29 @@ def measure(
     done = count()
     report = progress or (lambda stage, share: None)
 
+    def found(which: Callable[..., Eigenvalues], product: Operator, k: int) -> Eigenvalues:
+        return which(product, k, tolerance=tolerance, max_products=max_products, seed=seed)
+
     def shape(kind: str) -> Shape:
         loss = losses[kind]
         report(f"{kind} loss: eigenvalues", next(done) / stages)
-        with hessian(loss) as matrix:
-            gradient_norm = norm(matrix.gradient())
-            top = top_eigenvalues(matrix, eigenvalues, tolerance=tolerance, max_products=max_products, seed=seed)
+        with operator(loss, matrix) as product:
+            gradient_norm = norm(product.gradient())
+            top = found(top_eigenvalues, product, eigenvalues)
+            bottom = found(bottom_eigenvalues, product, smallest) if smallest else None
             report(f"{kind} loss: trace", next(done) / stages)
-            total = trace(matrix, samples=trace_samples, seed=seed)
+            total = trace(product, samples=trace_samples, seed=seed)
+            spectrum = density(product, samples=density_samples, seed=seed) if density_samples else None
         report(f"{kind} loss: stability", next(done) / stages)
         rise = stability(loss, radius, steps=steps, starts=starts, points=points, seed=seed)
-        return Shape(rise.loss, loss.size, gradient_norm, top, total, rise)
+        return Shape(rise.loss, loss.size, gradient_norm, top, total, rise, bottom, spectrum)
 
     training = shape("training")
     real = training if same else shape("real")
     report("loss along directions", next(done) / stages)
     paths = loss_along(losses["training"], distances=distances, seed=seed)
     report("done", 1.0)
-    return Flatness(len(inputs), num_classes, dummies(model), training, real, paths)
+    return Flatness(losses["real"].samples, num_classes, dummies(model), training, real, paths, matrix)
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from durm._checks import whole_number
 from durm.curvature.loss import Loss
-from durm.curvature.products import Hessian, hessian
+from durm.curvature.products import Operator, hessian
 from durm.curvature.vectors import dot
 
 
@@ -25,11 +25,11 @@ class Trace:
     samples: int
 
 
-def trace(loss: Loss | Hessian, *, samples: int = 16, seed: int = 0) -> Trace:
+def trace(loss: Loss | Operator, *, samples: int = 16, seed: int = 0) -> Trace:
     """tr H of the Hessian of a loss.
 
     Args:
-        loss: the loss, or its Hessian, whose graph is then used again.
+        loss: the loss, or a matrix of it, whose graph is then used again.
         samples: random vectors, each of which takes one product; at least 2.
         seed: of those vectors.
 

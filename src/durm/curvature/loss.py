@@ -13,13 +13,14 @@ with different losses over different parameters:
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from durm._checks import whole_number
+from durm.curvature.batches import IGNORED, Batches, Samples
 from durm.curvature.layout import Block, Layout, Only, layout
 from durm.errors import unknown
 from durm.heads import dummies
@@ -27,8 +28,6 @@ from durm.heads.layer import eval_mode
 from durm.losses import cross_entropy
 
 KINDS = ("training", "real")
-IGNORED = -100
-"""The class index of what does not count, as everywhere in torch."""
 
 
 class Loss(ABC):
@@ -50,9 +49,9 @@ class Loss(ABC):
     def terms(self) -> Iterator[Tensor]:
         """Scalars that add up to f(w), each with its graph; to be called within `eval_mode`."""
 
-    @abstractmethod
-    def subsample(self, every: int) -> "Loss | None":
-        """The loss on every so many-th sample: a rough one, that costs less. None, if it is not of samples."""
+    def outputs(self) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+        """For each term the logits, with their graph, and the term as a function of them."""
+        raise ValueError("this loss has no logits: the Gauss-Newton matrix is of a ClassifierLoss")
 
     @contextmanager
     def eval_mode(self) -> Iterator[None]:
@@ -105,9 +104,6 @@ class ClosureLoss(Loss):
     def terms(self) -> Iterator[Tensor]:
         yield self._closure()
 
-    def subsample(self, every: int) -> None:
-        return None
-
 
 class ClassifierLoss(Loss):
     """The mean cross-entropy of a classifier on given samples, in eval mode.
@@ -117,7 +113,9 @@ class ClassifierLoss(Loss):
 
     Args:
         model: any PyTorch classifier that takes one tensor and gives logits `(N, C, …)`; widened or not.
-        inputs: `(N, …)`, as the model takes them.
+        inputs: `(N, …)`, as the model takes them; or, without targets, what gives batches of both each time that it is
+            gone through, such as a `DataLoader`. It is gone through once to count, and once for each gradient and each
+            product; every time it must give the same samples. They are brought to the model's device.
         targets: class indices `(N, …)`, or probabilities over the real classes `(N, C, …)`.
         num_classes: C.
         kind: "training" or "real", see the top of this file.
@@ -141,8 +139,8 @@ class ClassifierLoss(Loss):
     def __init__(
         self,
         model: nn.Module,
-        inputs: Tensor,
-        targets: Tensor,
+        inputs: Samples,
+        targets: Tensor | None = None,
         *,
         num_classes: int,
         kind: str = "training",
@@ -153,22 +151,20 @@ class ClassifierLoss(Loss):
         if kind not in KINDS:
             raise unknown("loss", kind, KINDS)
         whole_number("num_classes", num_classes, minimum=1)
-        chunk = len(inputs) if chunk is None else whole_number("chunk", chunk, minimum=1)
-        if not len(inputs) or len(inputs) != len(targets):
-            raise ValueError(
-                f"inputs of {len(inputs)} and targets of {len(targets)} samples: expected as many, at least one"
-            )
-        super().__init__(layout(model, only, shared=kind == "real"), retained=chunk >= len(inputs))
+        if chunk is not None:
+            whole_number("chunk", chunk, minimum=1)
+        self._batches = batches = Batches(inputs, targets, chunk)
+        super().__init__(layout(model, only, shared=kind == "real"), retained=batches.retained)
         self.model, self.num_classes = model, num_classes
-        self._kind, self._label_smoothing, self._chunk = kind, label_smoothing, chunk
-        with torch.inference_mode(False):  # a tensor that was made in it cannot take part in a graph, its copy can
-            self.inputs, self.targets = (part.clone() if part.is_inference() else part for part in (inputs, targets))
-        self._count = _count(self.targets)
-        if not self._count:
-            raise ValueError(f"targets: all of them are {IGNORED}, which does not count")
+        self._kind, self._label_smoothing = kind, label_smoothing
+        self.samples, self._count = batches.count()
 
     def terms(self) -> Iterator[Tensor]:
         return (self._part(logits, targets, self._kind) for logits, targets in self._logits())
+
+    def outputs(self) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+        for logits, targets in self._logits():
+            yield logits, partial(self._part, targets=targets, kind=self._kind)
 
     def values(self) -> dict[str, float]:
         """f(w) of both kinds, from one pass over the samples."""
@@ -179,12 +175,6 @@ class ClassifierLoss(Loss):
                     found[kind] += float(self._part(logits, targets, kind))
         return found
 
-    def subsample(self, every: int) -> "ClassifierLoss | None":
-        part = copy(self)
-        part.inputs, part.targets = self.inputs[::every], self.targets[::every]
-        part.retained, part._count = part._chunk >= len(part.inputs), _count(part.targets)
-        return part if part._count else None
-
     @contextmanager
     def eval_mode(self) -> Iterator[None]:
         """The model in eval mode, giving all its logits. Afterwards every module's mode is what it was."""
@@ -194,7 +184,7 @@ class ClassifierLoss(Loss):
 
     def _logits(self) -> Iterator[tuple[Tensor, Tensor]]:
         width = self.num_classes + dummies(self.model)
-        for inputs, targets in zip(self.inputs.split(self._chunk), self.targets.split(self._chunk), strict=True):
+        for inputs, targets in self._batches(self.layout.parameters[0].device):
             logits = self.model(inputs)
             if not isinstance(logits, Tensor) or logits.ndim < 2 or logits.shape[1] != width:
                 shape = (
@@ -214,10 +204,3 @@ class ClassifierLoss(Loss):
             surface, targets, self.num_classes, label_smoothing=smoothing, ignore_index=IGNORED, reduction="none"
         )
         return losses.cpu().double().sum() / self._count
-
-
-def _count(targets: Tensor) -> int:
-    """How many losses the mean is of."""
-    if targets.is_floating_point():
-        return targets[:, 0].numel()
-    return int((targets != IGNORED).sum())

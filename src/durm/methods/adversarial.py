@@ -68,7 +68,8 @@ class AdversarialTraining(Objective):
         mean, std = (value.to(batch.inputs) for value in (self.format.mean, self.format.std))
         pixels = batch.inputs.mul(std).add_(mean).div_(self.pixel_max).clamp_(0, 1)
         random = generator(self.context.seed, "attack", batch.step)
-        attacked = self.attack(self.attacked.to(pixels.device), pixels, batch.targets, generator=random)
+        model = self.attacked.to(pixels.device)
+        attacked = self.attack(model, pixels, batch.targets, generator=random, keep_best=True)
         return self.format.normalise(attacked * self.pixel_max)
 
 

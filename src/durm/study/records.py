@@ -74,11 +74,13 @@ class AttackedArm(ArmValues):
         into_dummies: percent of the samples whose largest logit is a dummy afterwards, mean over the seeds.
         into_dummies_values: the same by seed.
         curve: pairs of radius and accuracy.
+        warnings: why the accuracy may be too high, of all runs.
     """
 
     into_dummies: float | None = None
     into_dummies_values: dict[str, float] = Field(default_factory=dict)
     curve: list[tuple[float, float]] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
 
 
 class AttackSummary(Record):

@@ -43,6 +43,7 @@ def _attacked(arm: str, key: str, found: ArmResults, values: Mapping[str, float]
         into_dummies=statistics.fmean(into_dummies.values()) if attacked else None,
         into_dummies_values=into_dummies,
         curve=[(points[0][0], statistics.fmean(value for _, value in points)) for points in zip(*curves, strict=True)],
+        warnings=[text for entry in attacked.values() for text in entry.warnings],
         values=dict(values),
     )
 
@@ -54,7 +55,7 @@ def transferred_attack(attacks: Sequence[AttackSpec]) -> AttackSpec | None:
 
 
 def masked(study: Study, settings: Sequence[Setting]) -> list[str]:
-    """Where the gradients of an arm are masked, in words."""
+    """Where an attack on an arm is not to be believed, in words."""
     found = []
     for setting in settings:
         every = [(entry.attack, one) for entry in setting.robustness for one in entry.arms]
@@ -62,7 +63,20 @@ def masked(study: Study, settings: Sequence[Setting]) -> list[str]:
             left = {attack: one.mean for attack, one in every if one.arm == arm.arm and one.mean is not None}
             where = ", ".join([arm.arm, *setting.names])
             found += [f"{text} ({where})" for text in signs_of_masking(study.attacks, left, arm.transfer)]
+            for attack, one in every:
+                if one.arm == arm.arm:
+                    found += [f"{text} ({where})" for text in _once_each(attack, one.warnings)]
     return found
+
+
+def _once_each(attack: str, warnings: Sequence[str]) -> list[str]:
+    """The first sentence of each kind, which stands before its colon, with the attack and the number of runs."""
+    kinds: dict[str, list[str]] = {}
+    for text in warnings:
+        kinds.setdefault(text.partition(":")[0], []).append(text)
+    under = "" if attack == "clean" else f"{attack}: "
+    more = {kind: f" So it is in {len(texts)} runs." if texts[1:] else "" for kind, texts in kinds.items()}
+    return [f"{under}{texts[0]}{more[kind]}" for kind, texts in kinds.items()]
 
 
 def signs_of_masking(

@@ -1,6 +1,7 @@
 """Models that a trial has saved, to use again."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from durm.data.image_files import ImageFiles
 from durm.data.segmentation_files import scene_images
 from durm.errors import InputError
 from durm.training import checkpoint
+from durm.training.attempts import AttemptsFile
 from durm.training.building import build_model, load_bundle
 from durm.training.loaders import evaluation_batches
 from durm.training.result import Attacked, Record
@@ -137,11 +139,16 @@ def attack_checkpoint(
     *,
     samples: int,
     transfer_from: Path | None = None,
+    resume: Path | None = None,
     data: str | None = None,
     data_root: Path | None = None,
     trust_code: Trust = False,
 ) -> AttackReport:
-    """What attacks leave of a model's accuracy, on so many test samples. `trust_code` is that of `load_model`."""
+    """What attacks leave of a model's accuracy, on so many test samples.
+
+    `resume` is a file that keeps what was attacked: a run that is interrupted goes on from it. `trust_code` is that of
+    `load_model`.
+    """
     model, trial, bundle = load_model(path, data_root, trust_code=trust_code)
     if bundle.task == "segmentation":
         raise InputError(f"`attack` is for classifiers, and {trial.model!r} in {path} gives a class to each pixel")
@@ -155,7 +162,15 @@ def attack_checkpoint(
             attack.label: transfer(other, model, test, bundle.input, attack, limit=samples, source_format=theirs.input)
             for attack in attacks
         }
-    found = robustness(model, test, bundle.input, attacks, limit=samples, seed=trial.seed)
+    attacked = partial(robustness, model, test, bundle.input, attacks, limit=samples, seed=trial.seed)
+    if resume is None:
+        found = attacked()
+    else:
+        kept = AttemptsFile(resume, model, test, attacks, samples, trial.seed)
+        try:
+            found = attacked(attempts=kept.found, on_batch=kept.write_if_due)
+        finally:  # also of a keyboard interrupt
+            kept.write()
     return AttackReport(robustness=found, transfer=transferred)
 
 

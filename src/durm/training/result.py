@@ -31,6 +31,7 @@ class Attacked(Record):
         samples: how many there are.
         eps: the radius; None without an attack.
         curve: pairs of radius and accuracy, if they were asked for.
+        warnings: why the accuracy may be too high, in sentences.
         right: of each sample, whether the model is right; kept with the outcomes, not in the result.
     """
 
@@ -39,6 +40,7 @@ class Attacked(Record):
     samples: int
     eps: float | None = None
     curve: list[tuple[float, float]] = []
+    warnings: list[str] = []
     right: tuple[bool, ...] = Field(default=(), exclude=True, repr=False)
 
 

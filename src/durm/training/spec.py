@@ -3,7 +3,8 @@
 Neither torch nor a method is imported here, so that the command line has its flags from these classes at once.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -107,7 +108,7 @@ class AttackSpec(Config):
     """An attack on the test set, after training. Inputs are in [0, 1].
 
     Attributes:
-        kind: fgsm, pgd, apgd, square, or auto, which is APGD with two losses and Square, one after the other.
+        kind: fgsm, pgd, apgd, square, or auto, which is APGD, targeted APGD and Square, one after the other.
         name: under which it is reported; the kind unless it is given.
         eps: the radius of the ball; may be written as 8/255.
         norm: by which the radius is measured.
@@ -118,7 +119,11 @@ class AttackSpec(Config):
         loss: what the attack maximises; left out, cw for square and ce for the others.
         through: the logits that are attacked: the real ones, all of them (full), or into a dummy.
         curve: further radii, in ascending order, for the curve of accuracy against eps.
+        target_classes: how many classes the targeted APGD of auto goes for; 0 has APGD with DLR instead, as version 1.
     """
+
+    VERSION = 2
+    EARLIER: ClassVar[Mapping[int, Mapping[str, Any]]] = {1: {"target_classes": 0}}
 
     kind: Literal["fgsm", "pgd", "apgd", "square", "auto"]
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")] | None = None
@@ -130,6 +135,15 @@ class AttackSpec(Config):
     loss: Literal["ce", "cw", "dlr"] | None = None
     through: Annotated[tuple[Surface, ...], Field(min_length=1)] = ("real",)
     curve: tuple[Epsilon, ...] = ()
+    target_classes: Annotated[int, Field(ge=0)] = 9
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_auto_has_changed(cls, values: Any) -> Any:
+        """Version 2 is of auto; the others are what they were, and so are their ids."""
+        if isinstance(values, dict) and values.get("kind") != "auto" and values.get("version", 1) in (1, 2):
+            return {**values, "version": 1}
+        return values
 
     @field_validator("through", mode="before")
     @classmethod
@@ -143,8 +157,8 @@ class AttackSpec(Config):
                 raise ValueError(f"eps {eps:g} is larger than 1, and inputs are in [0, 1]: did you mean {eps:g}/255?")
         if list(self.curve) != sorted(set(self.curve)):
             raise ValueError("curve: expected radii in ascending order")
-        if self.kind in ("square", "auto") and self.norm == "l2":
-            raise ValueError(f"norm {self.norm}: {self.kind} attacks in linf only")
+        if self.kind != "auto" and self.target_classes:
+            raise ValueError(f"target_classes {self.target_classes}: {self.kind} has none; auto has")
         if self.kind not in ("pgd", "apgd") and self.restarts > 1:
             raise ValueError(f"restarts {self.restarts}: {self.kind} has one; pgd and apgd have several")
         if self.kind in ("square", "auto") and self.step_size is not None:

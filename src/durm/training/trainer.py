@@ -66,7 +66,8 @@ class RunContext:
         checkpoint_seconds: the shortest time between two checkpoints.
         num_workers: processes that read streamed images.
         progress: called after each validation with its entry of the curves and the number of epochs.
-        stop: asked before each step; once it says yes, a checkpoint is written and `Interrupted` raised.
+        stop: asked before each step, and after each batch that is attacked; once it says yes, a checkpoint is written
+            and `Interrupted` raised.
         warn: called with a sentence that the user should read.
     """
 
@@ -183,9 +184,7 @@ class Trainer:
 
     def _train_step(self, batch: Batch) -> None:
         progress, spec = self.progress, self.trial.train
-        if self.context.stop():
-            self.checkpoint.save()
-            raise Interrupted
+        self.stop_if_asked()
         rate = learning_rate(spec, progress.step, self.steps, self.loader.steps_per_epoch)
         if progress.step == self.objective.restart_step:
             self.optimizer.state.clear()
@@ -283,6 +282,12 @@ class Trainer:
         if self.trial.train.freeze_batchnorm and not batch_norms(self.plain_model):
             found.append("`freeze_batchnorm` had no effect: the model has no batch normalisation with statistics")
         return found
+
+    def stop_if_asked(self, *, finished: bool = False) -> None:
+        """Ends the run where it is, to go on from there later. `finished` is that of `CheckpointCallback.save`."""
+        if self.context.stop():
+            self.checkpoint.save(finished=finished)
+            raise Interrupted
 
     def on_device(self, batch: Batch) -> Batch:
         """The batch of the next step, where the model is."""

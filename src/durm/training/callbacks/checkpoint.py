@@ -23,8 +23,11 @@ class CheckpointCallback(Callback):
         self.last_saved = time.perf_counter()
 
     def on_step(self) -> None:
+        self.save_if_due()
+
+    def save_if_due(self, *, finished: bool = False) -> None:
         if time.perf_counter() - self.last_saved >= self.trainer.context.checkpoint_seconds:
-            self.save()
+            self.save(finished=finished)
 
     def on_validation(self, entry: dict[str, float]) -> None:
         self.on_step()
