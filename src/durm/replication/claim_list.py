@@ -342,7 +342,6 @@ ASKED = (
         "accuracy under APGD, Square or both through the real logits, with dummies minus without; above 0.1 points",
         robust_gain(lambda setting: True, ("apgd", "square", "auto")),
         "a study with the attacks apgd, square or auto",
-        _paper(cell_gains(12)),
     ),
     Claim(
         "The paper's gains stand clear of its error bars",

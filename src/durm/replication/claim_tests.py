@@ -279,7 +279,8 @@ def number_of_dummies(evidence: Evidence, criterion: Criterion) -> Finding | Non
             }
             rounding = step(setting, setting.metric) * math.sqrt(sum(w**2 for w in weights.values()) / 2)
             how = f", C_d {min(arms):g} to {max(arms):g}"
-            found.append(estimate(setting, changes, [*arms.values()], how, rounding))
+            one = estimate(setting, changes, [*arms.values()], step=rounding)  # without `how`: a run counts once
+            found.append(replace(one, what=f"{one.what}{how}"))
     return combine(found, criterion)
 
 
