@@ -7,7 +7,7 @@ from durm.errors import InputError
 from durm.heads import dummies
 from durm.heads.finding import find_heads
 from durm.heads.layer import LAYERS
-from durm.methods.objective import Batch, Objective, ObjectiveConfig, ObjectiveContext
+from durm.methods.objective import Objective, ObjectiveConfig, ObjectiveContext
 
 
 class FeatureObjective(Objective):
@@ -55,7 +55,7 @@ def long_enough(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
-def domain_masks(batch: Batch, context: ObjectiveContext) -> list[Tensor]:
+def domain_masks(domains: Tensor | None, context: ObjectiveContext) -> list[Tensor]:
     """For each domain, which samples of the batch are from it: tensors of shape (N,)."""
-    assert batch.domains is not None
-    return [batch.domains == domain for domain in range(context.domains)]
+    assert domains is not None
+    return [domains == domain for domain in range(context.domains)]

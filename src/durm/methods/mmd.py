@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from durm._config import NotNegative
+from durm._processes import whole_batch
 from durm.methods.domains import FeatureObjective, domain_masks, long_enough
 from durm.methods.objective import Batch, ObjectiveConfig, objective, risk
 
@@ -32,8 +33,10 @@ class MaximumMeanDiscrepancy(FeatureObjective):
     least_domains = 2
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        assert batch.domains is not None
         logits, features = self.with_features(model, batch.inputs)
-        parts = [long_enough(features[mask]) for mask in domain_masks(batch, self.context)]
+        features, domains = whole_batch(long_enough(features)), whole_batch(batch.domains)
+        parts = [features[mask] for mask in domain_masks(domains, self.context)]
         distances = [squared_mmd(one, other) for one, other in combinations(parts, 2)]
         return risk(logits, batch.targets, self.context) + self.config.weight * torch.stack(distances).mean()
 

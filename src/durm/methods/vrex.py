@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from durm._config import NotNegative
+from durm._processes import mean_of_all
 from durm.methods.domains import domain_masks
 from durm.methods.objective import Batch, Objective, ObjectiveConfig, objective, risk
 
@@ -28,7 +29,7 @@ class RiskExtrapolation(Objective):
     least_domains = 2
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits, masks = model(batch.inputs), domain_masks(batch, self.context)
-        risks = torch.stack([risk(logits[mask], batch.targets[mask], self.context) for mask in masks])
+        logits, masks = model(batch.inputs), domain_masks(batch.domains, self.context)
+        risks = mean_of_all(torch.stack([risk(logits[mask], batch.targets[mask], self.context) for mask in masks]))
         weight = self.config.weight if batch.step >= self.config.anneal else 1.0
         return risks.mean() + weight * risks.var(correction=0)

@@ -17,7 +17,7 @@ from durm.methods import Batch
 from durm.study.config import Study
 from durm.study.data_record import FILE, compare_data
 from durm.training.building import build_model, build_objective, load_bundle
-from durm.training.engine import check_precision
+from durm.training.engine import check_precision, check_processes, processes
 from durm.training.robustness import robustness
 from durm.training.tasks import Segmentation, check_recipe
 from durm.training.trial import Trial
@@ -51,6 +51,7 @@ def check_study(study: Study, data_root: Path | None, folder: Path | None = None
     for trial in {(trial.data, trial.model, trial.method_name): trial for trial in trials}.values():
         check_precision(trial)
         bundle = load_bundle(trial, data_root)
+        check_processes(trial, len(bundle.train), len(bundle.domain_names))
         _check_metric(study.metric, bundle)
         models.check(trial.model, pretrained=trial.pretrained, task=bundle.task)
         for other in trials:
@@ -110,7 +111,7 @@ def _check_segmentation(trial: Trial, bundle: DataBundle) -> None:
             raise InputError(
                 f"data {trial.data!r}: no pixel of {len(masks):,} {name} masks has a class; all are ignored"
             )
-    together = task.loader().samples_per_step // trial.devices
+    together = task.loader().samples_per_step // processes(trial)
     crops = torch.zeros(min(2, max(1, together)), 3, *_small(task.crop))
     tall, wide = bundle.test.inputs[0].shape[1:]
     size = _small((tall, wide) if trial.window is None else (min(trial.window[0], tall), min(trial.window[1], wide)))
