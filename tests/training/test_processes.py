@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from durm import _processes
+from durm import _ranks
 from durm._random import derived_seed, generator
 from durm.errors import InputError
 from durm.training import launch
@@ -122,6 +122,7 @@ def test_every_method_learns_the_same_from_batches_that_are_shared() -> None:
 # Interrupts, and resuming with another number of processes.
 
 
+@pytest.mark.slow
 def test_an_interrupt_of_two_processes_leaves_a_checkpoint_for_one(tmp_path: Path) -> None:
     described = trial_of_torchrun()
     steps: list[float] = []
@@ -244,9 +245,9 @@ def test_torchrun_and_devices_must_agree(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_one_process_keeps_what_it_has() -> None:
     rows = torch.arange(3.0)
-    assert _processes.whole_batch(rows) is rows
-    assert _processes.mean_of_all(rows) is rows
-    assert _processes.of_all("a") == ["a"]
+    assert _ranks.whole_batch(rows) is rows
+    assert _ranks.mean_of_all(rows) is rows
+    assert _ranks.of_all("a") == ["a"]
     assert with_engine(plain_trial(1), lambda engine: engine.world_size) == 1
 
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from durm._config import AboveZero
-from durm._processes import own_rows, whole_batch
 from durm._random import derived_seed
+from durm._ranks import own_rows, whole_batch
 from durm.errors import InputError
 from durm.methods.objective import Batch, Objective, ObjectiveConfig, objective, risk
 

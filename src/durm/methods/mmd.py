@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from durm._config import NotNegative
-from durm._processes import whole_batch
+from durm._ranks import whole_batch
 from durm.methods.domains import FeatureObjective, domain_masks, long_enough
 from durm.methods.objective import Batch, ObjectiveConfig, objective, risk
 

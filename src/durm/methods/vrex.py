@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from durm._config import NotNegative
-from durm._processes import mean_of_all
+from durm._ranks import mean_of_all
 from durm.methods.domains import domain_masks
 from durm.methods.objective import Batch, Objective, ObjectiveConfig, objective, risk
 

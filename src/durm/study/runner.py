@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from durm._processes import launched
+from durm._ranks import launched
 from durm.errors import InputError
 from durm.study.base import AnyTrial, Key
 from durm.study.code_record import record_code

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from durm import _torchvision as _torchvision  # before lightning, which imports torchvision
-from durm._processes import launched, together
+from durm._ranks import launched, together
 from durm.errors import InputError
 from durm.training.trial import Trial
 

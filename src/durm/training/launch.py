@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.spawn import spawn
 
-from durm._processes import of_first, together
+from durm._ranks import of_first, together
 from durm.errors import InputError
 from durm.training.engine import Engine, Interrupted, with_engine
 from durm.training.trial import Trial
@@ -143,7 +143,7 @@ def _process(rank: int, trial: Trial, work: Work, port: int, results: Any) -> No
 
 
 def _leave_interrupts_to_parent() -> None:
-    """Torch has the system send a SIGINT when the parent dies; any other is for the parent, which says what it means."""
+    """Torch has the system send a SIGINT when the parent dies; any other is for the parent, which says what to do."""
     parent = os.getppid()
 
     def end_if_orphaned(number: int, frame: object) -> None:

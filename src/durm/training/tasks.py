@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from durm._processes import rank, size, tensors_of_all
+from durm._ranks import rank, size, tensors_of_all
 from durm.data.bundle import DataBundle, Samples
 from durm.data.segmentation_augment import SceneAugmentation
 from durm.errors import InputError
@@ -85,9 +85,9 @@ def check_recipe(trial: Trial, bundle: DataBundle) -> None:
         return
     if augment in ("scene", "scene-jitter"):
         raise InputError(f"augment {augment!r} is for images with masks, and {data} have none")
-    for name, size in (("crop", trial.train.crop), ("window", trial.window)):
-        if size is not None:
-            raise InputError(f"{name} {size[0]},{size[1]} is for images with masks, and {data} have none")
+    for name, sides in (("crop", trial.train.crop), ("window", trial.window)):
+        if sides is not None:
+            raise InputError(f"{name} {sides[0]},{sides[1]} is for images with masks, and {data} have none")
     if augment not in (None, "none") and len(shape) != 3:
         raise InputError(f"augment {augment!r} takes images, and the samples have shape {shape}")
 

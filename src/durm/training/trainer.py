@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from durm._processes import launched, of_all, of_first, size, sums
 from durm._random import derived_seed
+from durm._ranks import launched, of_all, of_first, size, sums
 from durm.data.bundle import DataBundle, Samples
 from durm.errors import InputError
 from durm.methods import NO_TARGET, Batch

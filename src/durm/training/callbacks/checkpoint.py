@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from durm._files import set_aside
-from durm._processes import of_all, of_first, rank, size
 from durm._random import derived_seed
+from durm._ranks import of_all, of_first, rank, size
 from durm.errors import InputError
 from durm.training import checkpoint
 from durm.training.callbacks.callback import Callback

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from durm._processes import of_all, rank
+from durm._ranks import of_all, rank
 from durm.probes import watch
 from durm.training.callbacks.callback import Callback
 
