@@ -19,6 +19,7 @@ from durm.errors import InputError
 from durm.training import launch
 from durm.training.building import load_bundle
 from durm.training.engine import Engine, check_processes, with_engine
+from durm.training.inference import score_checkpoint
 from durm.training.result import Result
 from durm.training.trainer import Interrupted, RunContext, _run, run
 from durm.training.trial import TrainSpec, Trial
@@ -89,7 +90,9 @@ def of_method(data: str, method: str) -> Trial:
     train = {"iterations": 8, "batch_size": 16, "lr": 0.05, "validate_every": 4, "augment": "none"}
     probes = () if name.endswith("swa") else ("dummy_mass", "gradient_variance", "push_pull")
     described = {"name": name, "clean": 0.5} if clean else name
-    return Trial(data=data, model="mlp", method=described, dummies=2, probes=probes, train=train)  # type: ignore[arg-type]
+    return Trial(
+        data=data, model="tests.training.plain:network", method=described, dummies=2, probes=probes, train=train
+    )  # type: ignore[arg-type]
 
 
 def every_result(trials: list[Trial], context: RunContext, engine: Engine) -> list[Result]:
@@ -117,6 +120,16 @@ def test_every_method_learns_the_same_from_batches_that_are_shared() -> None:
                 given = torch.tensor(two.probes[probe][name], dtype=torch.float64)
                 expected = torch.tensor(value, dtype=torch.float64)
                 torch.testing.assert_close(given, expected, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_two_processes_score_the_model_that_they_save(tmp_path: Path) -> None:
+    """With BatchNorm, whose running statistics each process has of its own part: those of the first one count."""
+    train = {"epochs": 2, "batch_size": 32}
+    described = Trial(data="digits", model="cnn", dummies=2, devices=2, train=TrainSpec.model_validate(train))
+    found = run(described, RunContext(folder=tmp_path))
+    alone = score_checkpoint(tmp_path / "checkpoint.pt")[0].metrics
+    assert {name: found.metrics[name] for name in alone} == pytest.approx(alone, rel=1e-5)
 
 
 # Interrupts, and resuming with another number of processes.

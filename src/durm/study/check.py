@@ -11,7 +11,7 @@ from durm._memory import check_fits
 from durm._text import metric_name
 from durm._user_code import describe_user_error
 from durm.data import DataOptions, settings_of
-from durm.data.bundle import IGNORED, DataBundle, Samples
+from durm.data.bundle import IGNORED, DataBundle, MappedRows, Samples, sample_keys
 from durm.errors import InputError, unknown
 from durm.methods import Batch
 from durm.study.config import Study
@@ -78,8 +78,8 @@ def _check_same_test_set(study: Study, data_root: Path | None) -> None:
     for trial in others:
         test = load_bundle(trial, data_root).test
         same = len(test) == len(expected) and torch.equal(test.labels, expected.labels)
-        if same and isinstance(test.inputs, torch.Tensor) and isinstance(expected.inputs, torch.Tensor):
-            same = test.inputs.shape == expected.inputs.shape and torch.equal(test.inputs, expected.inputs)
+        if same and all(isinstance(part.inputs, (torch.Tensor, MappedRows)) for part in (test, expected)):
+            same = test.inputs[0].shape == expected.inputs[0].shape and sample_keys(test) == sample_keys(expected)
         if not same:
             raise InputError(
                 f"arm {trial.arm!r}: the test set of data {trial.data!r} is not that of {first.data!r}; arms are "
