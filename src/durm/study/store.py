@@ -276,32 +276,31 @@ def _is_json(content: bytes | None) -> bool:
 
 
 class TrialFolders:
-    """The folders of trials, by id. They are listed again whenever one was added or removed."""
+    """The folders of trials, by id. They are listed once, and again if one is no longer there.
+
+    Those that are begun meanwhile, here or by other processes, have the names that trials give them.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._listed_at: int | None = None
-        self._by_id: dict[str, Path] = {}
+        self._by_id: dict[str, Path] | None = None
         self._ids_of_version_1: dict[str, str | None] = {}
 
     def of(self, trial: AnyTrial) -> Path:
-        self._list()
-        return self._by_id.get(trial.id, self.root / trial.folder_name)
+        if self._by_id is None:
+            self._by_id = self._list()
+        path = self._by_id.get(trial.id)
+        if path is not None and not path.is_dir():
+            self._by_id = self._list()
+            path = self._by_id.get(trial.id)
+        return path or self.root / trial.folder_name
 
-    def _list(self) -> None:
-        try:
-            changed_at = self.root.stat().st_mtime_ns
-        except OSError:
-            self._listed_at, self._by_id = None, {}
-            return
-        if changed_at == self._listed_at:
-            return
+    def _list(self) -> dict[str, Path]:
         found: dict[str, list[Path]] = {}
-        for path in sorted(self.root.iterdir()):
+        for path in sorted(self.root.iterdir()) if self.root.is_dir() else ():
             if (name := self._id(path)) is not None:
                 found.setdefault(name, []).append(path)
-        self._by_id = {name: min(paths, key=_unfinished) if paths[1:] else paths[0] for name, paths in found.items()}
-        self._listed_at = changed_at
+        return {name: min(paths, key=_unfinished) if paths[1:] else paths[0] for name, paths in found.items()}
 
     def _id(self, path: Path) -> str | None:
         if match := re.search(r"-([0-9a-f]{16})$", path.name):
