@@ -38,7 +38,7 @@ schemas: .venv/.dev  ## the JSON schemas of summary.json and result.json, into d
 claims: .venv/.dev  ## judge the paper's claims by results/, into docs/replication.md and the READMEs
 	$(BIN)/python docs/claims.py
 
-bench: .venv/.dev  ## the speed measurements, into results/
+bench: .venv/.dev  ## the speed measurements, into results/, and one table of them all
 	$(BIN)/python benchmarks/overhead.py --out results/overhead.json
 	$(BIN)/python benchmarks/loop.py --out results/loop.json
 	$(BIN)/python benchmarks/input.py --out results/input.json
@@ -53,6 +53,8 @@ bench: .venv/.dev  ## the speed measurements, into results/
 	$(BIN)/python benchmarks/curvature.py --out results/curvature.json
 	$(BIN)/python benchmarks/evaluation.py --out results/evaluation.json
 	$(BIN)/python benchmarks/outcomes.py --out results/outcomes.json
+	$(BIN)/python benchmarks/growth.py --out results/growth.json
+	$(BIN)/python benchmarks/table.py
 
 clean:  ## remove what the targets made
 	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -10,7 +10,6 @@ subprocess alone. The order alternates; the limit holds where the 95 % interval 
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -108,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for result in results:
         print(result.row())
     if options.out:
-        about = {**provenance(), "cores": os.cpu_count()}
+        about = provenance()
         rows = [{**asdict(result), "limit": LIMIT, "holds": result.holds} for result in results]
         options.out.write_text(json.dumps({"provenance": about, "results": rows}, indent=2) + "\n")
     return 0 if all(result.holds for result in results) else 1

@@ -11,6 +11,7 @@ a pair disturbs both, and what disturbs it for shorter makes an outlier, which t
 import argparse
 import gc
 import json
+import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Protocol
 import torch
 
 import durm
+from durm.training.result import machine
 
 FEWEST_PAIRS = 6
 """With fewer, even the range from the least ratio to the greatest covers the median with less than 95 %."""
@@ -110,6 +112,8 @@ def provenance() -> dict[str, str | int]:
         "python": platform.python_version(),
         "cpu": _cpu(),
         "threads": torch.get_num_threads(),
+        "cores": os.cpu_count() or 1,
+        "commit": machine().commit or "unknown",
         "date": datetime.now(timezone.utc).date().isoformat(),
     }
 

@@ -14,7 +14,6 @@ the second worker less to gain.
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(_HEADER)
     print(result.row())
     if options.out:
-        about = {**provenance(), "threads": STUDY.threads, "cores": os.cpu_count()}
+        about = {**provenance(), "threads": STUDY.threads}
         options.out.write_text(json.dumps({"provenance": about, "results": [result.record()]}, indent=2) + "\n")
     return 0 if result.holds else 1
 

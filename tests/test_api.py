@@ -12,6 +12,7 @@ import pytest
 import durm
 from durm.errors import InputError
 from durm.study.code_record import function_code
+from durm.training import trainer
 
 SHIFT = 1.0
 
@@ -143,6 +144,8 @@ def test_what_is_no_finite_number_is_a_failed_run(given: Any, tmp_path: Path) ->
         (lambda: durm.compare(train, ARMS, seeds=10, until_decided=True), ["`seeds`", "`until_decided`"]),
         (lambda: durm.compare(train, ARMS, max_seeds=10), ["`max_seeds`", "`until_decided`"]),
         (lambda: durm.compare(train, ARMS, command="true {seed}"), ["`function`", "`command`"]),
+        (lambda: durm.compare(train, ARMS, loader_workers=2), ["`loader_workers` 2", "training loop"]),
+        (lambda: durm.compare(data="digits", loader_workers=-1), ["`loader_workers` -1", "0"]),
         (lambda: durm.compare(data="digts"), ["digts", "digits"]),
         (lambda: durm.compare(data="digits", epoch=3), ["epoch", "epochs"]),
         (lambda: durm.verdict([1, 2, 3]), ["list"]),
@@ -162,6 +165,16 @@ def test_bad_input_is_one_clear_sentence(
     assert "\n" not in str(error.value)
     assert all(part in str(error.value) for part in parts), error.value
     assert not (tmp_path / "runs").exists()
+
+
+def test_loader_workers_reach_the_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    plain = trainer.make_task
+    monkeypatch.setattr(trainer, "make_task", lambda *given: seen.append(given[-1]) or plain(*given))
+    few = {"dummies": [0], "model": "mlp", "seeds": 1, "iterations": 2, "quiet": True}
+    for workers in (0, 3):
+        durm.compare(data="digits", out=tmp_path / str(workers), workers=0, loader_workers=workers, **few)
+    assert seen == [0, 3]
 
 
 def test_the_built_in_loop_in_one_line(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def compare(
     max_seeds: int | None = None,
     out: str | Path | None = None,
     workers: int | None = None,
+    loader_workers: int = 0,
     data_root: str | Path | None = None,
     time_limit: float | None = None,
     accept_new_code: bool = False,
@@ -84,6 +85,7 @@ def compare(
         out: the folder of the study, which goes on if it is there; default: `runs/NAME` for durm's own loop and
             commands, a temporary folder for a function.
         workers: trials at a time; 0 runs them in this process. Default: one for each core, of all nodes under Ray.
+        loader_workers: processes of each trial that read images from disk; they change no bit.
         data_root: the folder of downloaded data sets.
         time_limit: seconds after which a command is ended, and lost.
         accept_new_code: go on although the function or the command changed since the first trial.
@@ -104,6 +106,10 @@ def compare(
         raise InputError(f"`max_seeds` {max_seeds} goes with `until_decided`; `seeds` gives a fixed number")
     if seeds is not None and until_decided:
         raise InputError("`seeds` and `until_decided` exclude each other; `max_seeds` limits their number")
+    if loader_workers < 0:
+        raise InputError(f"`loader_workers` {loader_workers}: expected 0 or more")
+    if loader_workers and (function is not None or command is not None):
+        raise InputError(f"`loader_workers` {loader_workers}: it is for durm's own training loop")
     given = {
         "seeds": seeds if seeds is None or isinstance(seeds, int) else list(seeds),
         "max_seeds": (max_seeds or 40) if until_decided else None,
@@ -122,6 +128,7 @@ def compare(
         workers = 0 if executor == "ray" else _workers(spec)
     execution = Execution(
         workers=workers,
+        num_workers=loader_workers,
         data_root=None if data_root is None else Path(data_root),
         time_limit=time_limit,
         accept_new_code=accept_new_code,

@@ -27,13 +27,13 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are read from now on, which are old enough for the cache."""
     read: list[str] = []
-    original = manifest._hash_file
+    original = manifest.hash_file
 
     def hash_file(path: str) -> str:
         read.append(Path(path).name)
         return original(path)
 
-    monkeypatch.setattr(manifest, "_hash_file", hash_file)
+    monkeypatch.setattr(manifest, "hash_file", hash_file)
     monkeypatch.setattr(manifest, "FRESH_NANOSECONDS", -(10**12))
     return read
 

@@ -91,7 +91,6 @@ def test_a_run_that_is_cut_off_sees_the_same(tmp_path: Path, steps: int) -> None
     [
         ({"probes": ["gradient_nrom"]}, "did you mean 'gradient_norm'"),
         ({"probes": ["distance", "distance"]}, "twice"),
-        ({"probes": ["distance"], "devices": 2}, "probes and devices exclude each other"),
         ({"probes": ["distance"], "precision": "16-mixed"}, "probes and precision 16-mixed exclude each other"),
     ],
 )

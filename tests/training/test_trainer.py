@@ -12,7 +12,6 @@ import durm
 from durm.errors import InputError
 from durm.training import checkpoint
 from durm.training.checkpoint import weights_sha256
-from durm.training.engine import with_engine
 from durm.training.inference import load_model, score_checkpoint
 from durm.training.trainer import Diverged, Interrupted, RunContext, run
 from durm.training.trial import TrainSpec, Trial
@@ -118,23 +117,6 @@ def test_a_run_under_fabric_resumes_too(tmp_path: Path) -> None:
 def test_a_precision_that_the_device_lacks_is_refused() -> None:
     with pytest.raises(InputError, match="device 'cpu' with precision '16-mixed' cannot be used"):
         run(trial(precision="16-mixed"))
-
-
-def test_two_devices_train_as_one_does() -> None:
-    """Two processes with half of every batch each: without batch statistics the mean gradient is the same."""
-    described = Trial(data="digits", model="tests.training.plain:network", dummies=2, train=TrainSpec(epochs=2))
-    one, two = run(described), run(described.model_copy(update={"devices": 2}))
-    assert two.metrics["nll"] == pytest.approx(one.metrics["nll"], rel=1e-3)
-    assert len(two.curves) == 2
-
-
-def test_a_large_result_of_two_devices_comes_back() -> None:
-    """The confusion matrix of many classes does not fit into a pipe, which nobody reads before the processes end."""
-    assert with_engine(trial(devices=2), large_result) == large_result(None)
-
-
-def large_result(_: object) -> list[int]:
-    return list(range(300_000))
 
 
 # Checkpoints.

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 a trial failed, 2 bad input, 130 interrupted.
 """
 
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -61,7 +62,23 @@ def _root(
 
 
 def main() -> None:
-    """Runs the command line. Bad input is one line on stderr and exit code 2, never a traceback."""
+    """Runs the command line. Of several processes that torchrun started, the first does, and the others follow it."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
+        _run_command()
+        return
+    from durm.training import launch
+
+    if not launch.join():
+        sys.exit(launch.follow())
+    try:
+        _run_command()
+    except SystemExit as end:
+        launch.release(end.code if isinstance(end.code, int) else 1)
+        raise
+
+
+def _run_command() -> None:
+    """Ends the process. Bad input is one line on stderr and exit code 2, never a traceback."""
     try:
         code = app(prog_name="durm", standalone_mode=False)
     except InputError as error:

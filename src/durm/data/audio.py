@@ -22,9 +22,10 @@ from torch import Tensor
 
 from durm._text import pluralize
 from durm.data import LOADERS, DataOptions
-from durm.data.bundle import InputFormat, LazyImages
+from durm.data.bundle import InputFormat, LazyImages, MappedRows
 from durm.data.folder import scan
 from durm.data.reading import FileLoader, Members, PublishedFiles, ReadData, check_parts, make_parts, read_all, readable
+from durm.data.shared import measured
 from durm.errors import InputError
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au")
@@ -67,11 +68,17 @@ class Sounds(FileLoader):
     things = "clips"
 
     def measure(self, inputs: Tensor | LazyImages) -> InputFormat:
-        """Mean and standard deviation of each mel band, of shape (1, mels)."""
+        if isinstance(inputs, MappedRows):
+            return measured(inputs, _measure, "mel bands")
         assert isinstance(inputs, Tensor)
-        mean, std = inputs.mean((0, 1)), inputs.std((0, 1))
-        std = torch.where(std > 1e-3, std, 1.0)  # a band that is always silent is not quite constant after rounding
-        return InputFormat(tuple(inputs.shape[1:]), mean.unsqueeze(0), std.unsqueeze(0))
+        return _measure(inputs)
+
+
+def _measure(inputs: Tensor) -> InputFormat:
+    """Mean and standard deviation of each mel band, of shape (1, mels)."""
+    mean, std = inputs.mean((0, 1)), inputs.std((0, 1))
+    std = torch.where(std > 1e-3, std, 1.0)  # a band that is always silent is not quite constant after rounding
+    return InputFormat(tuple(inputs.shape[1:]), mean.unsqueeze(0), std.unsqueeze(0))
 
 
 class UrbanSound8K(Sounds, PublishedFiles):

@@ -3,6 +3,7 @@
 import hashlib
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
@@ -13,6 +14,7 @@ from durm._random import generator
 from durm.errors import InputError
 from durm.metrics.segmentation import IGNORED as IGNORED
 
+ROWS_AT_A_TIME = 256
 PADDING = 0
 """The token id that fills a text up."""
 
@@ -28,6 +30,41 @@ class LazyImages(Protocol):
     def __getitem__(self, index: int) -> Tensor: ...
 
     def key(self, index: int) -> bytes: ...
+
+
+@dataclass(frozen=True, eq=False)
+class MappedRows:
+    """Rows of a tensor that is mapped from a file in `folder`: nothing is in memory twice, whatever rows are chosen.
+
+    They are inputs in memory in every other respect; `rows.take(indices)` is what `tensor[indices]` would be.
+    """
+
+    base: Tensor
+    indices: Tensor
+    folder: Path
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row."""
+        return tuple(self.base.shape[1:])
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.base[int(self.indices[index])].clone()
+
+    def take(self, indices: Tensor) -> Tensor:
+        return self.base.index_select(0, self.indices[indices])
+
+    def whole(self) -> Tensor:
+        return self.base.index_select(0, self.indices)
+
+    def subset(self, indices: Tensor) -> "MappedRows":
+        return MappedRows(self.base, self.indices[indices], self.folder)
+
+    def key(self, index: int) -> bytes:
+        return hashlib.sha256(self[index].numpy().tobytes()).digest()
 
 
 @dataclass(frozen=True)
@@ -52,6 +89,8 @@ class Samples:
         def chosen(values: Any) -> Any:
             if values is None:
                 return None
+            if isinstance(values, MappedRows):
+                return values.subset(indices)
             return values[indices] if isinstance(values, Tensor) else FileSubset(values, indices.tolist())
 
         return Samples(*map(chosen, (self.inputs, self.labels, self.domains, self.masks)))
@@ -139,10 +178,28 @@ class DataBundle:
             for values in (part.labels, part.domains, part.inputs):
                 if isinstance(values, Tensor):
                     digest.update(values.contiguous().numpy().tobytes())
+                elif isinstance(values, MappedRows):
+                    for rows in torch.arange(len(values)).split(ROWS_AT_A_TIME):
+                        digest.update(values.take(rows).numpy().tobytes())
             if part.masks is not None:
                 for key in sample_keys(part):
                     digest.update(key)
         return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class ReadData:
+    """Samples by the name of their part, the names of their classes, and in words what was done to them.
+
+    `format` is None where it is measured on the training samples; `palette` and `mask_ids` are as in `DataBundle`.
+    """
+
+    parts: dict[str, Samples]
+    classes: list[str]
+    notes: list[str] = field(default_factory=list)
+    format: InputFormat | None = None
+    palette: list[tuple[int, int, int]] = field(default_factory=list)
+    mask_ids: list[int] = field(default_factory=list)
 
 
 def stratified_split(labels: Tensor, share: float, random: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -172,6 +229,8 @@ def joined(*parts: Samples) -> Samples:
     def together(values: tuple[Any, ...]) -> Any:
         if values[0] is None:
             return None
+        if all(isinstance(rows, MappedRows) and rows.base is values[0].base for rows in values):
+            return MappedRows(values[0].base, torch.cat([rows.indices for rows in values]), values[0].folder)
         return torch.cat(values) if isinstance(values[0], Tensor) else ConcatDataset(values)
 
     columns = zip(*((part.inputs, part.labels, part.domains, part.masks) for part in parts), strict=True)

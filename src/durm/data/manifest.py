@@ -251,13 +251,13 @@ def _hash_files(paths: Sequence[str]) -> list[str]:
     """In threads: reading and hashing both let go of the interpreter."""
     workers = os.cpu_count() or 1
     if workers == 1 or len(paths) < 2:
-        return list(map(_hash_file, paths))
+        return list(map(hash_file, paths))
     with ThreadPoolExecutor(workers) as pool:
         parts = [paths[start : start + 64] for start in range(0, len(paths), 64)]
-        return [one for part in pool.map(lambda part: list(map(_hash_file, part)), parts) for one in part]
+        return [one for part in pool.map(lambda part: list(map(hash_file, part)), parts) for one in part]
 
 
-def _hash_file(path: str) -> str:
+def hash_file(path: str) -> str:
     digest = hashlib.sha256()
     try:
         file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))

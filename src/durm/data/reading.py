@@ -5,8 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,10 @@ from torch import Tensor
 
 from durm._text import pluralize
 from durm.data import DataOptions, Loader, find_files, torchvision_dataset
-from durm.data.bundle import DataBundle, InputFormat, LazyImages, Samples, measure, split_parts
+from durm.data.bundle import DataBundle, InputFormat, LazyImages, MappedRows, Samples, measure, split_parts
+from durm.data.bundle import ReadData as ReadData
 from durm.data.manifest import signature_of
+from durm.data.shared import measured, read_shared
 from durm.errors import InputError
 
 MEMORY_LIMIT = 2**31
@@ -29,25 +30,12 @@ Members = dict[str, list[tuple[Path, int]]]
 """The files of each part with their labels."""
 
 
-@dataclass(frozen=True)
-class ReadData:
-    """Samples by the name of their part, the names of their classes, and in words what was done to them.
-
-    `format` is None where it is measured on the training samples; `palette` and `mask_ids` are as in `DataBundle`.
-    """
-
-    parts: dict[str, Samples]
-    classes: list[str]
-    notes: list[str] = field(default_factory=list)
-    format: InputFormat | None = None
-    palette: list[tuple[int, int, int]] = field(default_factory=list)
-    mask_ids: list[int] = field(default_factory=list)
-
-
 def measure_inputs(inputs: Tensor | LazyImages, pixel_max: float | None = None) -> InputFormat:
     """The format of inputs in memory, or of those on disk as a sample of them has it."""
     if isinstance(inputs, Tensor):
         return measure(inputs, pixel_max)
+    if isinstance(inputs, MappedRows):
+        return measured(inputs, partial(measure, pixel_max=pixel_max), f"pixels {pixel_max}")
     step = max(1, len(inputs) // SAMPLES_TO_MEASURE)
     return measure(torch.stack([inputs[index] for index in range(0, len(inputs), step)]), pixel_max)
 
@@ -97,7 +85,14 @@ class FileLoader(Loader):
 
 @lru_cache(maxsize=4)
 def _read(loader: FileLoader, source: Path, options: DataOptions, signature: str, memory_limit: int) -> ReadData:
-    return loader.read(source, options)
+    def read() -> ReadData:
+        return loader.read(source, options)
+
+    kind = type(loader)
+    if not kind.__module__.startswith("durm.data.") or options.tokenizer is not None:  # what may change unseen
+        return read()
+    described = f"{kind.__module__}.{kind.__name__} {options.image_size} {options.skip_bad} {memory_limit}"
+    return read_shared(read, source, loader.is_read, signature, described)
 
 
 class PublishedFiles(FileLoader):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from durm._config import NotNegative
+from durm._ranks import whole_batch
 from durm.errors import InputError
 from durm.heads import dummies
 from durm.heads.finding import find_heads
@@ -79,7 +80,7 @@ class FeatureMatching(FeatureObjective):
         raise NotImplementedError
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        masks = domain_masks(batch, self.context)
+        masks = domain_masks(batch.domains, self.context)
         if self.config.forward == "joint":
             logits, features = self.with_features(model, batch.inputs)
             parts, targets = [features[mask] for mask in masks], batch.targets
@@ -87,14 +88,14 @@ class FeatureMatching(FeatureObjective):
             seen = [self.with_features(model, batch.inputs[mask]) for mask in masks]
             logits, parts = torch.cat([one for one, _ in seen]), [features for _, features in seen]
             targets = torch.cat([batch.targets[mask] for mask in masks])
-        pairs = combinations(map(long_enough, parts), 2)
+        pairs = combinations([whole_batch(long_enough(part)) for part in parts], 2)
         distances = torch.stack([self.discrepancy(one, other) for one, other in pairs])
         return risk(logits, targets, self.context) + self.config.weight * distances.mean()
 
 
 def domain_risks(model: nn.Module, batch: Batch, context: ObjectiveContext, forward: Forward) -> Tensor:
     """The mean cross-entropy of each domain, of shape (domains,)."""
-    masks = domain_masks(batch, context)
+    masks = domain_masks(batch.domains, context)
     if forward == "joint":
         together = model(batch.inputs)
         logits = [together[mask] for mask in masks]
@@ -113,7 +114,7 @@ def long_enough(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
-def domain_masks(batch: Batch, context: ObjectiveContext) -> list[Tensor]:
+def domain_masks(domains: Tensor | None, context: ObjectiveContext) -> list[Tensor]:
     """For each domain, which samples of the batch are from it: tensors of shape (N,)."""
-    assert batch.domains is not None
-    return [batch.domains == domain for domain in range(context.domains)]
+    assert domains is not None
+    return [domains == domain for domain in range(context.domains)]

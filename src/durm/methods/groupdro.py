@@ -11,9 +11,10 @@ of their risks, so that it is the same on all.
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from durm._config import NotNegative
+from durm._ranks import mean_of_all
 from durm.methods.domains import Forward, domain_risks
 from durm.methods.objective import Batch, Objective, ObjectiveConfig, ObjectiveContext, objective
 
@@ -41,7 +42,7 @@ class GroupRobust(Objective):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         risks = domain_risks(model, batch, self.context, self.config.forward)
-        logarithms = self.weights.log() + self.config.step_size * _over_devices(risks.detach()).cpu().double()
+        logarithms = self.weights.log() + self.config.step_size * mean_of_all(risks.detach()).cpu().double()
         self.weights = logarithms.softmax(0)
         return self.weights.to(risks) @ risks
 
@@ -50,12 +51,3 @@ class GroupRobust(Objective):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.weights = state["weights"]
-
-
-def _over_devices(risks: Tensor) -> Tensor:
-    """Their mean over all devices that train the model."""
-    if distributed.is_available() and distributed.is_initialized():
-        risks = risks.clone()
-        distributed.all_reduce(risks)
-        risks /= distributed.get_world_size()
-    return risks

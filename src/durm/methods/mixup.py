@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from durm._config import AboveZero
 from durm._random import derived_seed
+from durm._ranks import own_rows, whole_batch
 from durm.errors import InputError
 from durm.methods.objective import Batch, Objective, ObjectiveConfig, objective, risk
 
@@ -39,7 +40,11 @@ class Mixup(Objective):
             raise InputError("method 'mixup' mixes images or features; tokens of text cannot be mixed")
         random = np.random.default_rng(derived_seed(self.context.seed, "mixup", batch.step))
         share = random.beta(self.config.alpha, self.config.alpha)
-        partner = torch.from_numpy(random.permutation(len(batch.inputs))).to(batch.inputs.device)
-        one_hot = F.one_hot(batch.targets, self.context.num_classes).to(batch.inputs.dtype)
-        inputs = share * batch.inputs + (1 - share) * batch.inputs[partner]
-        return inputs, share * one_hot + (1 - share) * one_hot[partner]
+        everything, labels = whole_batch(batch.inputs), whole_batch(batch.targets)
+        partner = own_rows(torch.from_numpy(random.permutation(len(everything))).to(batch.inputs.device))
+        first, second = (
+            F.one_hot(targets, self.context.num_classes).to(batch.inputs.dtype)
+            for targets in (batch.targets, labels[partner])
+        )
+        inputs = share * batch.inputs + (1 - share) * everything[partner]
+        return inputs, share * first + (1 - share) * second

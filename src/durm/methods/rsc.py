@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from durm._ranks import whole_batch
 from durm.methods.domains import FeatureObjective, long_enough
 from durm.methods.objective import Batch, ObjectiveConfig, objective, risk
 
@@ -45,7 +46,7 @@ class SelfChallenging(FeatureObjective):
         stays = gradient < gradient.quantile(1 - self.config.features, dim=1, keepdim=True)
         muted = self.head(features * stays)
         falls = _probability(logits, targets) - _probability(muted, targets)
-        spared = falls < falls.quantile(1 - self.config.batch)
+        spared = falls < whole_batch(falls).quantile(1 - self.config.batch)
         return stays | spared.unsqueeze(1)
 
 

@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from durm._config import AboveZero, NotNegative
+from durm._ranks import mean_of_all
 from durm.methods.domains import domain_risks
 from durm.methods.objective import Batch, Objective, ObjectiveConfig, ObjectiveContext, objective
 
@@ -47,7 +48,7 @@ class RiskExtrapolation(Objective):
         self.restart_step = config.anneal if config.restart else None
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        risks = domain_risks(model, batch, self.context, "joint")
+        risks = mean_of_all(domain_risks(model, batch, self.context, "joint"))
         weight = self.config.weight if batch.step >= self.config.anneal else 1.0
         return risks.mean() + weight * risks.var(correction=0)
 

@@ -20,6 +20,7 @@ from durm._registry import Registry
 from durm.heads import dummies
 from durm.heads.layer import widened_layers
 from durm.losses import check_target
+from durm.probes._running import EpochProbe
 
 
 @dataclass(frozen=True)
@@ -181,18 +182,32 @@ class Watch:
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint, at any step; `torch.load(weights_only=True)` reads it.
 
-        With several processes each has its own, because an epoch's parts come together at its end.
+        With several processes each has its own, because an epoch's parts come together at its end; see `merge_states`.
         """
         own = {name: probe.state_dict() for name, probe in self.probes.items()}
         counts = {"step": self._step, "epoch": self._epoch, "steps_of_epoch": self._steps_of_epoch}
         return {**counts, "probes": own}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def merge_states(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+        """One state from those of all processes. Any number of processes can go on from it: see `load_state_dict`."""
+        first, *others = states
+        if not others:
+            return first
+        merged = {
+            name: probe.merge([state["probes"][name] for state in states]) if isinstance(probe, EpochProbe) else own
+            for (name, own), probe in zip(first["probes"].items(), self.probes.values(), strict=True)
+        }
+        return {**first, "probes": merged}
+
+    def load_state_dict(self, state: dict[str, Any], *, counts: bool = True) -> None:
+        """Goes on from a state. One that was merged counts in one process alone, with `counts=False` in the others."""
         if set(state["probes"]) != set(self.probes):
             raise ValueError(f"the state is of the probes {sorted(state['probes'])}, not {sorted(self.probes)}")
         self._step, self._epoch, self._steps_of_epoch = state["step"], state["epoch"], state["steps_of_epoch"]
         *_, last = self.model.parameters()  # of the head, where the logits are computed
         for name, own in state["probes"].items():
+            if not counts and "running" in own:
+                own = {**own, "running": _zeros(own["running"])}
             self.probes[name].load_state_dict(_moved(own, last.device))
 
     def _state(self, logits: Tensor, targets: Tensor) -> StepState:
@@ -224,6 +239,13 @@ class Watch:
 def _rows(values: Tensor) -> Tensor:
     """`(N, K, ...)` as `(M, K)`."""
     return values.movedim(1, -1).flatten(0, -2)
+
+
+def _zeros(state: Any) -> Any:
+    """A state dict whose tensors are all 0: that of a process that has seen no samples."""
+    if isinstance(state, dict):
+        return {name: _zeros(value) for name, value in state.items()}
+    return [_zeros(value) for value in state] if isinstance(state, list) else torch.zeros_like(state)
 
 
 def _moved(state: Any, device: torch.device) -> Any:

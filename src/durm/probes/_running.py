@@ -53,6 +53,11 @@ class Sums:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._sums = dict(state)
 
+    @staticmethod
+    def merge(states: list[dict[str, Any]]) -> dict[str, Any]:
+        """The state of one process that has seen the samples of all."""
+        return {name: torch.stack([state[name].cpu() for state in states]).sum(0) for name in states[0]}
+
 
 class Moments:
     """Count, mean and summed squared deviations of each of K values over the samples of an epoch, in one pass.
@@ -89,6 +94,14 @@ class Moments:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._parts = list(state["parts"])
 
+    @staticmethod
+    def merge(states: list[dict[str, Any]]) -> dict[str, Any]:
+        """The state of one process that has seen the samples of all."""
+        merged: list[Tensor] = []
+        for state in states:
+            merged = _merged(merged, [part.cpu() for part in state["parts"]])
+        return {"parts": merged}
+
 
 Running = TypeVar("Running", Sums, Moments)
 
@@ -116,6 +129,10 @@ class EpochProbe(Generic[Running]):
 
     def state_dict(self) -> dict[str, Any]:
         return {"running": self.running.state_dict(), "epochs": self.result()}
+
+    @classmethod
+    def merge(cls, states: list[dict[str, Any]]) -> dict[str, Any]:
+        return {**states[0], "running": cls.gathered.merge([state["running"] for state in states])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.running.load_state_dict(state["running"])

@@ -11,13 +11,13 @@ from durm._memory import check_fits
 from durm._text import metric_name
 from durm._user_code import describe_user_error
 from durm.data import DataOptions, settings_of
-from durm.data.bundle import IGNORED, DataBundle, Samples
+from durm.data.bundle import IGNORED, DataBundle, MappedRows, Samples, sample_keys
 from durm.errors import InputError, unknown
 from durm.methods import Batch
 from durm.study.config import Study
 from durm.study.data_record import FILE, compare_data
 from durm.training.building import build_model, build_objective, load_bundle
-from durm.training.engine import check_precision
+from durm.training.engine import check_precision, check_processes, processes
 from durm.training.robustness import robustness
 from durm.training.tasks import Segmentation, check_recipe
 from durm.training.trial import Trial
@@ -51,6 +51,7 @@ def check_study(study: Study, data_root: Path | None, folder: Path | None = None
     for trial in {(trial.data, trial.model, trial.method_name): trial for trial in trials}.values():
         check_precision(trial)
         bundle = load_bundle(trial, data_root)
+        check_processes(trial, len(bundle.train), len(bundle.domain_names))
         _check_metric(study.metric, bundle)
         models.check(trial.model, pretrained=trial.pretrained, task=bundle.task)
         for other in trials:
@@ -77,8 +78,8 @@ def _check_same_test_set(study: Study, data_root: Path | None) -> None:
     for trial in others:
         test = load_bundle(trial, data_root).test
         same = len(test) == len(expected) and torch.equal(test.labels, expected.labels)
-        if same and isinstance(test.inputs, torch.Tensor) and isinstance(expected.inputs, torch.Tensor):
-            same = test.inputs.shape == expected.inputs.shape and torch.equal(test.inputs, expected.inputs)
+        if same and all(isinstance(part.inputs, (torch.Tensor, MappedRows)) for part in (test, expected)):
+            same = test.inputs[0].shape == expected.inputs[0].shape and sample_keys(test) == sample_keys(expected)
         if not same:
             raise InputError(
                 f"arm {trial.arm!r}: the test set of data {trial.data!r} is not that of {first.data!r}; arms are "
@@ -110,7 +111,7 @@ def _check_segmentation(trial: Trial, bundle: DataBundle) -> None:
             raise InputError(
                 f"data {trial.data!r}: no pixel of {len(masks):,} {name} masks has a class; all are ignored"
             )
-    together = task.loader().samples_per_step // trial.devices
+    together = task.loader().samples_per_step // processes(trial)
     crops = torch.zeros(min(2, max(1, together)), 3, *_small(task.crop))
     tall, wide = bundle.test.inputs[0].shape[1:]
     size = _small((tall, wide) if trial.window is None else (min(trial.window[0], tall), min(trial.window[1], wide)))

@@ -188,6 +188,7 @@ class StudyProvenance(Record):
     device: str | list[str | None] | None = None
     device_name: str | list[str | None] | None = None
     threads: int | list[int | None] | None = None
+    processes: int | list[int | None] | None = None
     commit: str | list[str | None] | None = None
 
     @property

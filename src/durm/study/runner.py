@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from durm._processes import start_server
+from durm._ranks import launched
 from durm.errors import InputError
 from durm.study.base import AnyTrial, BaseStudy, Key
 from durm.study.code_record import record_code
@@ -147,9 +148,10 @@ def _execute(store: Store, jobs: Sequence[Job], execution: Execution, on_event: 
     """Whether it was interrupted."""
     if not jobs:
         return False
-    name = execution.executor or (
-        "inline" if not execution.workers else EXECUTOR_OF.get(jobs[0].trial.runner, "processes")
-    )
+    alone = not execution.workers or launched() > 1  # the processes of torchrun train one trial after the other
+    name = execution.executor or ("inline" if alone else EXECUTOR_OF.get(jobs[0].trial.runner, "processes"))
+    if launched() > 1 and name != "inline":
+        raise InputError(f"`executor` {name}: under torchrun all processes train one trial; leave it out")
     if name == "threads" and jobs[0].trial.runner != "command":  # they would draw from one random state
         raise InputError("`executor` threads is for commands; expected processes, inline or ray")
     return EXECUTORS[name](store, jobs, execution, on_event)

@@ -329,7 +329,9 @@ def _check_only_adds(folder: Path, old: dict[str, Any], new: dict[str, Any], *, 
         raise InputError(f"{folder} holds a study of another kind; take another folder with `out`")
     later = HOW_JUDGED if "run" in old and not judged else ()
     differences = [
-        difference(key, old[key], new[key]) for key in old if key not in later and not _adds(key, old[key], new[key])
+        difference(key, old[key], new[key])
+        for key in old
+        if key not in (*later, "devices") and not _adds(key, old[key], new[key])  # devices are only where it runs
     ]
     if differences:
         raise InputError(

@@ -1,19 +1,19 @@
 """Where and how a model computes: plain PyTorch on one CPU device in 32 bit, Lightning Fabric for everything else.
 
 Fabric's wrapper costs a fifth of a 1 ms step and its import takes seconds, so the common small case does without it.
+
+Several processes train one model by DDP; `durm.training.launch` starts them, or joins those of torchrun.
 """
 
-import multiprocessing
 import os
-import socket
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 
 from durm import _torchvision as _torchvision  # before lightning, which imports torchvision
+from durm._ranks import launched, together
 from durm.errors import InputError
 from durm.training.trial import Trial
 
@@ -39,14 +39,35 @@ Engine: TypeAlias = Any
 """`Plain`, or a `lightning.Fabric`."""
 
 
+class Interrupted(Exception):
+    """Training was asked to stop; the checkpoint is written, and running the trial again goes on from there."""
+
+
+class ProcessLost(OSError):
+    """Another process of the trial died. The trial is not to blame, and can go on from its checkpoint."""
+
+
+def processes(trial: Trial) -> int:
+    """How many train its model."""
+    return max(launched(), trial.devices)
+
+
 def with_engine(trial: Trial, work: Callable[[Engine], Any]) -> Any:
-    """Calls `work` with the engine that the trial asks for, in one process for each device; gives what rank 0 gives."""
+    """Calls `work` with the engine that the trial asks for. Where several processes were launched, all must call it."""
     check_precision(trial)
-    if trial.devices > 1:
-        return _in_processes(trial, work)
-    if trial.device == "cpu" and trial.precision == "32":
+    if processes(trial) == 1 and trial.device == "cpu" and trial.precision == "32":
         return work(Plain())
-    return work(_make_fabric(trial))
+    fabric = _make_fabric(trial)
+    if processes(trial) == 1:
+        return work(fabric)
+    fabric.launch()
+    try:
+        with together():
+            return work(fabric)
+    except RuntimeError as error:
+        if any(word in str(error) for word in ("gloo", "NCCL", "Connection closed by peer")):
+            raise ProcessLost(f"another process of the trial died ({str(error).splitlines()[-1][:100]})") from None
+        raise
 
 
 def check_precision(trial: Trial) -> None:
@@ -55,43 +76,42 @@ def check_precision(trial: Trial) -> None:
         raise InputError("device 'cpu' with precision '16-mixed' cannot be used: half precision needs a GPU")
 
 
+def check_processes(trial: Trial, samples: int, domains: int = 0) -> None:
+    """Raises an `InputError` for a number of processes that cannot share the batches of so many training samples."""
+    count, started = processes(trial), launched()
+    if started > 1 and trial.devices not in (1, started):
+        raise InputError(f"`devices` {trial.devices}: torchrun started {started} processes; leave it out")
+    if count == 1:
+        return
+    if trial.device.partition(":")[2]:
+        raise InputError(f"`device` {trial.device!r} is one device, and {count} processes need one each: take cuda")
+    if samples < count:
+        raise InputError(f"`devices` {count}: there are only {samples} training samples, fewer than processes")
+    size = trial.train.batch_size
+    together = size if domains else min(size, samples)
+    if together % count:
+        of = f" (all {samples} training samples)" if together < size else ""
+        better = max(count, together - together % count)
+        raise InputError(
+            f"`batch_size` {size}: {together} samples{of} cannot be shared equally by {count} processes; "
+            f"take {better}, or another number of processes"
+        )
+
+
 def _make_fabric(trial: Trial) -> Any:
     import lightning
 
     accelerator, _, index = trial.device.partition(":")
+    count = processes(trial)
+    here = int(os.environ["LOCAL_WORLD_SIZE"]) if count > 1 else 1
     try:
         return lightning.Fabric(
             accelerator=accelerator,
-            devices=[int(index)] if index else trial.devices,
-            strategy="ddp" if trial.devices > 1 else "auto",
+            devices=[int(index)] if index else here,
+            num_nodes=count // here,
+            strategy="ddp" if count > 1 else "auto",
             precision=trial.precision,
         )
     except (RuntimeError, ValueError, lightning.fabric.utilities.exceptions.MisconfigurationException) as error:
         asked = f"device {trial.device!r} with precision {trial.precision!r}"
         raise InputError(f"{asked} cannot be used: {str(error).splitlines()[0]}") from None
-
-
-def _in_processes(trial: Trial, work: Callable[[Engine], Any]) -> Any:
-    """One process for each device, started as torchrun starts them, which Fabric recognises.
-
-    Fabric's own launcher imports lightning in the new process before `durm._torchvision` could be.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with multiprocessing.get_context("spawn").Manager() as manager:  # a pipe would block on results of over 64 KiB
-        results = manager.dict()
-        spawn(_process, (trial, work, port, results), nprocs=trial.devices)
-        return results[0]
-
-
-def _process(rank: int, trial: Trial, work: Callable[[Engine], Any], port: int, results: Any) -> None:
-    own, size = str(rank), str(trial.devices)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "durm"}
-    os.environ |= {"RANK": own, "LOCAL_RANK": own, "GROUP_RANK": "0", "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    fabric = _make_fabric(trial)
-    fabric.launch()
-    result = work(fabric)
-    if rank == 0:
-        results[0] = result
-    torch.distributed.destroy_process_group()

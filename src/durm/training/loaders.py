@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from durm._random import generator
-from durm.data.bundle import IGNORED, InputFormat, LazyImages, Samples
+from durm.data.bundle import IGNORED, InputFormat, LazyImages, MappedRows, Samples
 from durm.data.segmentation_augment import SceneAugmentation, scene_batches
 from durm.methods import NO_TARGET, Batch
 
@@ -191,6 +191,8 @@ def evaluation_batches(
 
 def raw_batches(inputs: Tensor | LazyImages, order: Sequence[Tensor], num_workers: int = 0) -> Iterator[Tensor]:
     """The inputs of each batch as they are: from memory, or read from disk by so many processes."""
+    if isinstance(inputs, MappedRows):
+        return map(inputs.take, order)
     if isinstance(inputs, Tensor):
         return (inputs.index_select(0, indices) for indices in order)
     batches = [indices.tolist() for indices in order]

@@ -80,6 +80,7 @@ class Provenance(Record):
 
     `data` is a fingerprint of the samples of all parts; it covers labels only of images that are read from disk in
     training. `data_sha256` is the hash of the content of all files (see `durm.data.manifest`), which a study records.
+    `threads` are those of each of the `processes` that trained the model together.
     `code_sha256` is that of the function or of the files of a command, in a study of code that is not durm's.
     """
 
@@ -90,6 +91,7 @@ class Provenance(Record):
     device: str | None = None
     device_name: str | None = None
     threads: int | None = None
+    processes: int | None = None
     commit: str | None = None
     data: str | None = None
     data_sha256: str | None = None
@@ -179,10 +181,12 @@ class Result(Record):
 
 
 def provenance(
-    device: torch.device, threads: int, data: str | None = None, notes: list[str] | None = None
+    device: torch.device, threads: int, data: str | None = None, notes: list[str] | None = None, processes: int = 1
 ) -> Provenance:
     """The versions and the machine; the fingerprint of the data, and what is to be known about them."""
-    own = {"device": device.type, "threads": threads, "data": data, "data_notes": notes or []}
+    own: dict[str, Any] = {"device": device.type, "threads": threads, "data": data, "data_notes": notes or []}
+    if processes > 1:
+        own["processes"] = processes
     if device.type == "cuda":
         own["device_name"] = torch.cuda.get_device_name(device)
     return machine().model_copy(update={"torch": torch.__version__, **own})

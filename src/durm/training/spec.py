@@ -189,7 +189,7 @@ class Conditions(Config):
         skip_bad: leave out files that cannot be read.
         select: the weights that are evaluated, the last ones or the best on the validation set.
         device: where it is trained: cpu, cuda, cuda:1, mps, or auto for what the machine has.
-        devices: how many of them train one model.
+        devices: how many of them train one model; leave it out under torchrun.
         precision: of the weights and of the arithmetic.
         threads: of each trial; a condition, because their number changes the order of sums and with it the last bits.
         attacks: what the trained models are attacked with.
@@ -244,8 +244,6 @@ class Conditions(Config):
 
     @model_validator(mode="after")
     def _conditions_go_together(self) -> "Conditions":
-        if self.probes and self.devices > 1:
-            raise ValueError("probes and devices exclude each other: a watched training has one device")
         if self.probes and self.precision == "16-mixed":
             raise ValueError("probes and precision 16-mixed exclude each other: its gradients are scaled")
         if self.window_stride is not None and self.window is None:

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from durm._ranks import rank, size, tensors_of_all
 from durm.data.bundle import DataBundle, Samples
 from durm.data.segmentation_augment import SceneAugmentation
 from durm.errors import InputError
 from durm.heads import full_logits
 from durm.metrics import measure
 from durm.metrics.classification import predictions_of
-from durm.training.loaders import Batches, SegmentationLoader, TrainLoader, evaluation_batches
+from durm.training.loaders import Batches, SegmentationLoader, TrainLoader, raw_batches
 from durm.training.segmentation import evaluate_scenes
 from durm.training.trial import Trial
 
@@ -84,9 +85,9 @@ def check_recipe(trial: Trial, bundle: DataBundle) -> None:
         return
     if augment in ("scene", "scene-jitter"):
         raise InputError(f"augment {augment!r} is for images with masks, and {data} have none")
-    for name, size in (("crop", trial.train.crop), ("window", trial.window)):
-        if size is not None:
-            raise InputError(f"{name} {size[0]},{size[1]} is for images with masks, and {data} have none")
+    for name, sides in (("crop", trial.train.crop), ("window", trial.window)):
+        if sides is not None:
+            raise InputError(f"{name} {sides[0]},{sides[1]} is for images with masks, and {data} have none")
     if augment not in (None, "none") and len(shape) != 3:
         raise InputError(f"augment {augment!r} takes images, and the samples have shape {shape}")
 
@@ -116,13 +117,22 @@ class Classification(Task):
         )
 
     def logits(self, model: nn.Module, samples: Samples) -> Iterator[Tensor]:
-        """All logits, (n, C + C_d), batch by batch."""
+        """All logits, (n, C + C_d), batch by batch. Several processes share the batches, and each gets all logits."""
         width = self.bundle.num_classes + self.trial.dummies
-        size = max(1, min(EVALUATION_BATCH, EVALUATION_LOGITS // width))
-        batches = evaluation_batches(samples, self.bundle.input, size, self.num_workers)
+        most = max(1, min(EVALUATION_BATCH, EVALUATION_LOGITS // width))
+        order = torch.arange(len(samples)).split(most)
+        own = [order[min(place + rank(), len(order) - 1)] for place in range(0, len(order), size())]  # as many for all
+        batches = map(self.bundle.input.normalise, raw_batches(samples.inputs, own, self.num_workers))
         with full_logits(model):
-            for batch in batches:
-                yield model(batch.to(self.device, memory_format=self.memory_format)).float().cpu()
+            for turn, batch in enumerate(batches):
+                logits = model(batch.to(self.device, memory_format=self.memory_format)).float()
+                if size() == 1:
+                    yield logits.cpu()
+                    continue
+                rows = logits.new_zeros(most, width)
+                rows[: len(logits)] = logits
+                for indices, part in zip(order[turn * size() :], tensors_of_all(rows), strict=False):
+                    yield part[: len(indices)].cpu()
 
 
 def _compact(name: str, values: torch.Tensor) -> np.ndarray:

@@ -8,6 +8,7 @@ draws from it. So a run that is interrupted goes on from its checkpoint to the s
 
 import hashlib
 import math
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,10 +21,12 @@ import torch
 from torch import nn
 
 from durm._random import derived_seed
+from durm._ranks import launched, of_all, of_first, size, sums
 from durm.data.bundle import DataBundle, Samples
-from durm.methods import Batch
+from durm.errors import InputError
+from durm.methods import NO_TARGET, Batch
 from durm.methods.averager import batch_norms
-from durm.training import checkpoint
+from durm.training import checkpoint, launch
 from durm.training.building import build_model, build_objective, load_bundle, threads_and_random_state
 from durm.training.callbacks.attacks import AttackCallback
 from durm.training.callbacks.averaging import AveragingCallback
@@ -33,16 +36,13 @@ from durm.training.callbacks.curvature import CurvatureCallback
 from durm.training.callbacks.log import LogCallback
 from durm.training.callbacks.probes import ProbesCallback
 from durm.training.callbacks.selection import DomainCallback, SelectionCallback
-from durm.training.engine import Engine, with_engine
+from durm.training.engine import Engine, check_processes, with_engine
+from durm.training.engine import Interrupted as Interrupted
 from durm.training.outcomes import pack_outcomes, samples_sha256
 from durm.training.result import SCHEMA_VERSION, Cost, Result, SampleCounts, peak_memory, provenance
 from durm.training.schedules import learning_rate, make_optimizer
 from durm.training.tasks import make_task
 from durm.training.trial import Trial
-
-
-class Interrupted(Exception):
-    """Training was asked to stop; the checkpoint is written, and running the trial again goes on from there."""
 
 
 class Diverged(ArithmeticError):
@@ -83,21 +83,53 @@ class RunContext:
 def run(trial: Trial, context: RunContext | None = None) -> Result:
     """Trains and evaluates one trial. A checkpoint of the same trial in the folder is taken up.
 
-    With several devices the work is done in processes of its own, which cannot call back: there is no progress then.
+    With several devices the work is done in processes of its own, or by those that torchrun started.
     """
     context = context or RunContext()
-    if trial.devices > 1:
-        context = replace(context, progress=_ignore, stop=_never, warn=_ignore)
-    result: Result = with_engine(trial, partial(_run, trial, context))
+    result: Result
+    if launched() > 1:
+        silent = replace(context, folder=None, progress=_ignore, stop=_never, warn=_ignore)
+        launch.announce((trial, partial(_run, trial, silent)))
+    elif trial.devices > 1:
+        result = launch.in_processes(trial, partial(_work, trial, context), context)
+        return result
+    result = with_engine(trial, partial(_run, trial, context))
     return result
 
 
+def _work(trial: Trial, context: RunContext, **calls: Any) -> Callable[[Engine], Result]:
+    """What each process of a trial does. Only the first one writes and calls back."""
+    return partial(_run, trial, replace(context, **calls))
+
+
 def _run(trial: Trial, context: RunContext, engine: Engine) -> Result:
+    if engine.global_rank > 0:
+        context = replace(context, folder=None, progress=_ignore, stop=_never, warn=_ignore)
     with threads_and_random_state(trial.threads):
-        trainer = Trainer(trial, load_bundle(trial, context.data_root), engine, context)
+        trainer = Trainer(trial, _same_bundle(trial, context), engine, context)
         trainer.checkpoint.resume()
         trainer.fit()
         return trainer.result()
+
+
+def _same_bundle(trial: Trial, context: RunContext) -> DataBundle:
+    """The data, if all processes of the trial have the same; otherwise an InputError in each of them."""
+    bundle, problem = None, None
+    try:
+        bundle = load_bundle(trial, context.data_root)
+        check_processes(trial, len(bundle.train), len(bundle.domain_names))
+    except (InputError, OSError) as error:
+        if size() == 1:
+            raise
+        problem = str(error)
+    seen = of_all((platform.node(), problem, bundle and size() > 1 and bundle.fingerprint))
+    for node, reason, fingerprint in seen:
+        if reason is not None:
+            raise InputError(reason if reason == seen[0][1] else f"on node {node}: {reason}")
+        if fingerprint != seen[0][2]:
+            raise InputError(f"data {trial.data!r} on node {node} are not those on node {seen[0][0]}")
+    assert bundle is not None
+    return bundle
 
 
 @dataclass
@@ -155,6 +187,7 @@ class Trainer:
         }
         self.checkpoint = CheckpointCallback(self)
         self.callbacks = [*(kind(self) for kind in wanted if wanted[kind]), self.checkpoint]
+        self.stopping = False
         torch.manual_seed(derived_seed(trial.seed, "dropout", engine.global_rank))
 
     def fit(self) -> None:
@@ -191,7 +224,10 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["lr_scale"]
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.objective.loss(self.model, self.on_device(batch))
+        batch = self.on_device(batch)
+        loss = self.objective.loss(self.model, batch)
+        if size() > 1:
+            loss = loss * self._share(batch)
         self.engine.backward(loss)
         for one in self.callbacks:
             one.on_backward()
@@ -199,7 +235,7 @@ class Trainer:
             if limit is not None:
                 nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
         self.optimizer.step()
-        value = loss.item()
+        value = self.agree(loss.item())
         if not math.isfinite(value):
             raise Diverged(f"the loss became {value} at step {progress.step + 1} with learning rate {rate:.3g}")
         progress.loss_sum += value
@@ -208,11 +244,28 @@ class Trainer:
         for one in self.callbacks:
             one.on_step()
 
+    def _share(self, batch: Batch) -> float:
+        """By which the loss is multiplied so that the mean over the processes is the mean over all labelled pixels."""
+        if batch.targets.ndim == 1:
+            return 1.0
+        labelled = float((batch.targets != NO_TARGET).sum())
+        (total,) = sums([labelled], self.engine.device)
+        return labelled * size() / max(1.0, total)
+
+    def agree(self, loss: float = 0.0) -> float:
+        """The loss of the whole batch. All processes learn in one go whether to save, and whether to stop."""
+        if size() == 1:
+            return loss
+        asked = [loss, self.context.stop(), self.checkpoint.is_due()]
+        total, stop, due = sums(asked, self.engine.device)
+        self.stopping, self.checkpoint.due = bool(stop), bool(due)
+        return total / size()
+
     def _validate(self) -> None:
         progress, step = self.progress, self.progress.step
         for one in self.callbacks:
             one.before_validation()
-        val = self.measure(self.bundle.val)
+        val = of_first(self.measure(self.bundle.val))
         rate = learning_rate(self.trial.train, step - 1, self.steps, self.loader.steps_per_epoch)
         if not math.isfinite(val["nll"]):  # the last step spoiled the weights, and no other loss would show it
             raise Diverged(f"the validation loss is {val['nll']} after step {step} with learning rate {rate:.3g}")
@@ -254,7 +307,7 @@ class Trainer:
             "class_names": bundle.class_names,
             "curves": progress.curves,
             "warnings": self._without_effect(),
-            "provenance": provenance(device, self.trial.threads, self.checkpoint.fingerprint, bundle.notes),
+            "provenance": provenance(device, self.trial.threads, self.checkpoint.fingerprint, bundle.notes, size()),
             "weights_sha256": checkpoint.weights_sha256(self.plain_model.state_dict()),
             "test_sha256": samples_sha256(bundle.test),
         }
@@ -285,7 +338,7 @@ class Trainer:
 
     def stop_if_asked(self, *, finished: bool = False) -> None:
         """Ends the run where it is, to go on from there later. `finished` is that of `CheckpointCallback.save`."""
-        if self.context.stop():
+        if self.stopping if size() > 1 else self.context.stop():
             self.checkpoint.save(finished=finished)
             raise Interrupted
 

@@ -16,7 +16,7 @@ class AttackCallback(Callback):
     key = "attacks"
 
     def setup(self) -> None:
-        self.attempts: "Attempts" = {}
+        self.attempts: Attempts = {}
 
     def result(self) -> dict[str, Any]:
         """What is left of the accuracy, as `robustness` and, of each attack and surface, as a metric."""
@@ -35,6 +35,7 @@ class AttackCallback(Callback):
         }
 
     def _on_batch(self) -> None:
+        self.trainer.agree()
         self.trainer.checkpoint.save_if_due(finished=True)
         self.trainer.stop_if_asked(finished=True)
 

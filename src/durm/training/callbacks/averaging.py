@@ -51,5 +51,6 @@ class AveragingCallback(Callback):
         """An epoch of training inputs, augmented as for one more epoch, for the plain model in its own precision."""
         trainer = self.trainer
         precision = next(trainer.plain_model.parameters()).dtype
-        inputs = (trainer.on_device(batch).inputs for batch in trainer.loader.epoch(trainer.epochs))
+        batches = trainer.task.loader().epoch(trainer.epochs)  # whole ones, also where several processes share them
+        inputs = (trainer.on_device(batch).inputs for batch in batches)
         return (values.to(precision) if values.is_floating_point() else values for values in inputs)

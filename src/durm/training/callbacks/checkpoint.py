@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from durm._files import set_aside
+from durm._random import derived_seed
+from durm._ranks import of_all, of_first, rank, size
 from durm.errors import InputError
 from durm.training import checkpoint
 from durm.training.callbacks.callback import Callback
@@ -21,12 +23,19 @@ class CheckpointCallback(Callback):
         folder = self.trainer.context.folder
         self.path = None if folder is None else folder / "checkpoint.pt"
         self.last_saved = time.perf_counter()
+        self.due = False
+
+    def is_due(self) -> bool:
+        """By the clock of the process that writes."""
+        is_late = time.perf_counter() - self.last_saved >= self.trainer.context.checkpoint_seconds
+        return self.path is not None and is_late
 
     def on_step(self) -> None:
         self.save_if_due()
 
     def save_if_due(self, *, finished: bool = False) -> None:
-        if time.perf_counter() - self.last_saved >= self.trainer.context.checkpoint_seconds:
+        """Several processes have agreed before whether it is due: all of them save."""
+        if self.due if size() > 1 else self.is_due():
             self.save(finished=finished)
 
     def on_validation(self, entry: dict[str, float]) -> None:
@@ -39,9 +48,11 @@ class CheckpointCallback(Callback):
 
     def save(self, *, finished: bool = False) -> None:
         """Writes the state of the trial. A finished one keeps the selected weights alone."""
-        self.last_saved = time.perf_counter()
+        self.last_saved, self.due = time.perf_counter(), False
         trainer = self.trainer
-        if self.path is None or trainer.engine.global_rank > 0:
+        own = {one.key: one.state(finished=finished) for one in trainer.callbacks if one.key is not None}
+        random_states = of_all(torch.get_rng_state())
+        if self.path is None:
             return
         extra = trainer.extra_module
         state: dict[str, Any] = {
@@ -53,32 +64,27 @@ class CheckpointCallback(Callback):
             "extra_module": None if finished or extra is None else extra.state_dict(),
             "objective": None if finished else trainer.objective.state_dict(),
             "progress": asdict(trainer.progress),
-            "random_state": torch.get_rng_state(),
-            **{one.key: one.state(finished=finished) for one in trainer.callbacks if one.key is not None},
+            "random_state": random_states[0],
+            "further_random_states": random_states[1:],
+            **own,
         }
         checkpoint.save(self.path, state)
 
     def resume(self) -> None:
-        """Takes up the checkpoint of this trial, if there is one.
+        """Takes up the checkpoint of this trial, if there is one, whatever the number of processes that wrote it.
 
-        A damaged one, or one of another trial, is set aside, and the trial starts again.
+        The first process reads it for all of them. A damaged one, or one of another trial, is set aside, and the trial
+        starts again.
 
         Raises:
             InputError: if the data are not those that it was trained on.
         """
-        if self.path is None or not self.path.exists():
-            return
-        trainer = self.trainer
-        try:
-            state = checkpoint.load(self.path)
-            if not describes(state["trial"], trainer.trial):
-                raise checkpoint.DamagedCheckpoint(f"checkpoint {self.path} is of another trial")
-        except checkpoint.DamagedCheckpoint as error:
-            trainer.context.warn(f"{error}; {self._set_aside()}, and the trial starts again")
+        path, state = of_first((self.path, self._read()))
+        if state is None:
             return
         if (before := state.get("data")) not in (None, self.fingerprint):  # version 1 kept none
             raise InputError(
-                f"data {trainer.trial.data!r} changed since checkpoint {self.path} was written: their fingerprint was "
+                f"data {self.trainer.trial.data!r} changed since checkpoint {path} was written: their fingerprint was "
                 f"{before} and is now {self.fingerprint}; take another folder with `out`"
             )
         try:
@@ -88,15 +94,25 @@ class CheckpointCallback(Callback):
                 raise
             words = " ".join(str(error).split())[:80]
             raise InputError(
-                f"checkpoint {self.path} is damaged ({words}); {self._set_aside()}, and the trial starts again when "
+                f"checkpoint {path} is damaged ({words}); {self._set_aside()}, and the trial starts again when "
                 "the study is run again"
             ) from None
 
+    def _read(self) -> dict[str, Any] | None:
+        """What is in the file, of the process that writes it."""
+        if self.path is None or not self.path.exists():
+            return None
+        try:
+            state = checkpoint.load(self.path)
+            if not describes(state["trial"], self.trainer.trial):
+                raise checkpoint.DamagedCheckpoint(f"checkpoint {self.path} is of another trial")
+        except checkpoint.DamagedCheckpoint as error:
+            self.trainer.context.warn(f"{error}; {self._set_aside()}, and the trial starts again")
+            return None
+        return state
+
     def _set_aside(self) -> str:
-        """Done by the first process of a trial, for all of them."""
-        if self.path is not None and self.trainer.engine.global_rank == 0:
-            return f"it is set aside as {set_aside(self.path).name}"
-        return "it is set aside"
+        return "it is set aside" if self.path is None else f"it is set aside as {set_aside(self.path).name}"
 
     def _load(self, state: dict[str, Any]) -> None:
         trainer = self.trainer
@@ -111,4 +127,8 @@ class CheckpointCallback(Callback):
         trainer.progress = type(trainer.progress)(**state["progress"])
         for one in trainer.callbacks:
             one.load_state(state.get(one.key) if one.key is not None else None)
-        torch.set_rng_state(state["random_state"])
+        random_states = [state["random_state"], *state.get("further_random_states", [])]
+        if rank() < len(random_states):
+            torch.set_rng_state(random_states[rank()])
+        else:  # there were fewer processes, and no two are to draw the same
+            torch.manual_seed(derived_seed(trainer.trial.seed, "dropout", rank(), trainer.progress.step))

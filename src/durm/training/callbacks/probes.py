@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from durm._ranks import of_all, rank
 from durm.training.callbacks.callback import Callback
 
 
@@ -32,7 +33,8 @@ class ProbesCallback(Callback):
         return {"probes": self.watch.results()}
 
     def state(self, *, finished: bool) -> Any:
-        return self.watch.state_dict()
+        """Of all processes, as one; an epoch's parts would otherwise be lost with their number."""
+        return self.watch.merge_states(of_all(self.watch.state_dict()))
 
     def load_state(self, state: Any) -> None:
-        self.watch.load_state_dict(state)
+        self.watch.load_state_dict(state, counts=rank() == 0)
