@@ -1,0 +1,254 @@
+"""The plots of the documentation, as SVG files in docs/images, from committed results or by calculation: `make figures`."""
+
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+import durm
+from durm.report.estimation import estimation_figure
+from durm.report.theory import draw_figure
+from durm.statistics.planning import half_width
+from durm.statistics.sequential import analysis_levels, analysis_sizes
+from durm.study.store import read_summary
+
+ROOT = Path(__file__).parent.parent
+IMAGES = ROOT / "docs" / "images"
+PLAIN = {"svg.hashsalt": "durm", "font.size": 10, "svg.fonttype": "path"}
+BLUE, ORANGE, GREEN, GREY = "#2a5d9c", "#c8701e", "#2b7a3f", "#777777"
+DRAWINGS: dict[str, tuple[Callable[[Axes], None], tuple[float, float]]] = {}
+
+
+def drawing(name: str, width: float = 6.0, height: float = 2.8) -> Callable[..., Callable[[Axes], None]]:
+    """Registers a plot on one pair of axes under the name of its file."""
+
+    def register(draw: Callable[[Axes], None]) -> Callable[[Axes], None]:
+        DRAWINGS[name] = draw, (width, height)
+        return draw
+
+    return register
+
+
+@drawing("smoothing")
+def smoothing(axes: Axes) -> None:
+    """What label smoothing gives to each logit, over all of them and over the real classes."""
+    real, dummies, amount = 5, 2, 0.1
+    width = real + dummies
+    over_all = np.full(width, amount / width)
+    over_all[1] += 1 - amount
+    over_real = np.concatenate([np.full(real, amount / real), np.zeros(dummies)])
+    over_real[1] += 1 - amount
+    places = np.arange(width)
+    axes.bar(places - 0.2, over_all, 0.38, color=ORANGE, label="F.cross_entropy: dummies are targets")
+    axes.bar(places + 0.2, over_real, 0.38, color=BLUE, label="durm.cross_entropy: they are not")
+    axes.axvspan(real - 0.5, width - 0.5, color="#eeeeee", zorder=0)
+    axes.set(ylim=(0, 0.06), xlim=(-0.5, width - 0.5), ylabel="target")
+    axes.set_xticks(places, [f"class {n}" for n in range(real)] + [f"dummy {n}" for n in range(dummies)])
+    axes.text(1.45, 0.052, "the true class\ngoes on to 0.91", color=GREY, fontsize=8, va="center")
+    axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(0.99, 1.2), ncols=2)
+
+
+@drawing("guard")
+def guard(axes: Axes) -> None:
+    """Gradient against probability, in a right loss and in one that smooths over the dummies."""
+    logits = torch.randn(24, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 1.2
+    real = 20
+    for smoothed, colour, name in ((0.0, BLUE, "right loss"), (0.3, ORANGE, "smoothed over the dummies")):
+        z = logits.clone()[None].requires_grad_()
+        torch.nn.functional.cross_entropy(z, torch.tensor([0]), label_smoothing=smoothed).backward()
+        assert z.grad is not None
+        p, g = logits.softmax(0)[1:].numpy(), z.grad[0, 1:].numpy()
+        axes.scatter(p[: real - 1], g[: real - 1], s=14, color=colour, alpha=0.5)
+        axes.scatter(p[real - 1 :], g[real - 1 :], s=40, marker="D", color=colour, label=f"{name}: dummies")
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.set(xlabel="probability p", ylabel="gradient g")
+    axes.legend(frameon=False, fontsize=8)
+
+
+@drawing("pairs")
+def pairs(axes: Axes) -> None:
+    """Runs of eight seeds whose differences are clearer than the runs."""
+    random = np.random.default_rng(4)
+    base = 93 + random.normal(0, 0.5, 8)
+    trick = base + 0.3 + random.normal(0, 0.08, 8)
+    for one, other in zip(base, trick, strict=True):
+        axes.plot([0, 1], [one, other], color="#bbbbbb", zorder=1)
+    axes.scatter(np.zeros(8), base, color=GREY, zorder=2)
+    axes.scatter(np.ones(8), trick, color=BLUE, zorder=2)
+    axes.set_xticks([0, 1, 2.2], ["base", "trick", "difference"])
+    axes.set(ylabel="accuracy, %", xlim=(-0.4, 2.7))
+    right = axes.twinx()
+    right.axhspan(-0.1, 0.1, xmin=0.72, color="#dddddd", zorder=0)
+    right.scatter(np.full(8, 2.2) + np.linspace(-0.15, 0.15, 8), trick - base, s=16, color=BLUE)
+    half = stats.t.isf(0.025, 7) * (trick - base).std(ddof=1) / math.sqrt(8)
+    right.errorbar(2.45, (trick - base).mean(), yerr=half, color=BLUE, marker="o", capsize=3)
+    right.set(ylim=(-0.8, 0.8), ylabel="points")
+
+
+@drawing("pairs-needed")
+def pairs_needed(axes: Axes) -> None:
+    """2/2ⁿ, the smallest p value that n pairs can give."""
+    n = np.arange(2, 13)
+    p = 2.0 / 2**n
+    axes.bar(n, p, color=[BLUE if one <= 0.05 else "#bbbbbb" for one in p])
+    axes.axhline(0.05, color=ORANGE, linewidth=1)
+    axes.text(12.6, 0.056, "0.05", color=ORANGE, ha="right")
+    axes.set(yscale="log", xlabel="pairs of runs", ylabel="smallest possible p", xticks=n)
+
+
+@drawing("grid", height=2.4)
+def grid(axes: Axes) -> None:
+    """Two settings, three arms, seeds."""
+    for setting, title in enumerate(("digits, cnn", "digits, mlp")):
+        left = setting * 5.2
+        axes.text(left + 1.5, 3.55, title, ha="center", fontsize=10)
+        for row, arm in enumerate(("erm (baseline)", "durm-1", "durm-2")):
+            if setting == 0:
+                axes.text(-0.3, 2.5 - row, arm, ha="right", va="center")
+            for seed in range(4):
+                colour = ("#bbbbbb", "#8fb3dc", BLUE)[row]
+                axes.add_patch(matplotlib.patches.Rectangle((left + seed * 0.8, 2.1 - row), 0.7, 0.8, color=colour))
+        for seed in range(4):
+            axes.text(left + seed * 0.8 + 0.35, -0.25, f"seed {seed}", ha="center", fontsize=8)
+    axes.set(xlim=(-2.2, 8.6), ylim=(-0.5, 4))
+    axes.axis("off")
+
+
+@drawing("seeds")
+def seeds(axes: Axes) -> None:
+    """Half the interval against the number of pairs."""
+    n = np.arange(6, 101)
+    for spread, colour in ((0.2, GREEN), (0.5, BLUE), (1.0, ORANGE)):
+        label = f"differences spread by {spread} points"
+        axes.plot(n, [half_width(int(one), spread) for one in n], color=colour, label=label)
+    axes.axhspan(0, 0.1, color="#dddddd", zorder=0)
+    axes.text(
+        99, 0.05, "within a margin of 0.1: can be called equal", ha="right", va="center", fontsize=8, color="#555555"
+    )
+    axes.set(xlabel="pairs of runs", ylabel="half the interval, points", ylim=(0, 1.1), xlim=(6, 100))
+    axes.legend(frameon=False, fontsize=8)
+
+
+@drawing("sequential")
+def sequential(axes: Axes) -> None:
+    """How often studies without any effect find one, by the number of analyses so far."""
+    sizes = analysis_sizes(40)
+    plain, planned = false_alarms(sizes, [0.05] * len(sizes)), false_alarms(sizes, analysis_levels(sizes))
+    axes.plot(sizes, 100 * plain, "o-", color=ORANGE, label="plain 95 % interval each time")
+    axes.plot(sizes, 100 * planned, "o-", color=BLUE, label="--until-decided")
+    axes.axhline(5, color=GREY, linewidth=0.8)
+    axes.set(xlabel="pairs of runs at the analysis", ylabel="false alarms so far, %", xticks=sizes, ylim=(0, None))
+    axes.legend(frameon=False, fontsize=8)
+
+
+def false_alarms(sizes: list[int], levels: list[float], studies: int = 20_000) -> np.ndarray:
+    """The share of studies of normal differences without an effect that any analysis so far found one in."""
+    values = np.random.default_rng(0).normal(size=(studies, sizes[-1]))
+    found, shares = np.zeros(studies, dtype=bool), []
+    for n, level in zip(sizes, levels, strict=True):
+        t = values[:, :n].mean(1) / (values[:, :n].std(1, ddof=1) / math.sqrt(n))
+        found |= np.abs(t) > stats.t.isf(level / 2, n - 1)
+        shares.append(found.mean())
+    return np.array(shares)
+
+
+@drawing("extra-gradient")
+def extra_gradient(axes: Axes) -> None:
+    """The mean of the extra gradient in standard errors, for each class, while a small network learns the digits."""
+    from sklearn.datasets import load_digits
+
+    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    images = images.float() / 16
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+    durm.widen(model, dummies=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    rows = []
+    for _ in range(21):
+        with torch.no_grad():
+            found = durm.theory.check_assumptions(model(images), labels, num_classes=10)
+        rows.append((found.mean / found.standard_error).numpy())
+        for batch in torch.randperm(len(images)).split(64):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(images[batch]), labels[batch]).backward()
+            optimizer.step()
+    axes.axhspan(-2.8, 2.8, color="#dddddd", zorder=0)
+    axes.plot(rows, color=BLUE, alpha=0.5, linewidth=1)
+    axes.text(20, 3.2, "where Theorem 1 has all ten classes", ha="right", va="bottom", fontsize=8, color="#555555")
+    axes.set(yscale="symlog", xlabel="epochs", xticks=range(0, 21, 5), ylim=(-1200, 30))
+    axes.set_ylabel("mean of the extra gradient,\nin standard errors")
+
+
+@drawing("open-set", height=2.2)
+def open_set(axes: Axes) -> None:
+    """The table of how-to/uncertainty.md: AUROC over 10 seeds."""
+    scores = {
+        "entropy": (95.4, 1.9),
+        "energy": (95.1, 2.1),
+        "max_logit": (95.2, 2.1),
+        "msp": (95.1, 1.9),
+        "dummy_mass": (91.7, 2.9),
+    }
+    for place, (name, (mean, deviation)) in enumerate(scores.items()):
+        axes.errorbar(mean, place, xerr=deviation, fmt="o", capsize=3, color=ORANGE if name == "dummy_mass" else BLUE)
+    axes.set_yticks(range(len(scores)), list(scores))
+    axes.set(xlabel="AUROC, %: mean and standard deviation over 10 seeds", ylim=(-0.6, len(scores) - 0.4))
+
+
+@drawing("speed", height=2.2)
+def speed(axes: Axes) -> None:
+    """The ratios of results/loop.json."""
+    cases = json.loads((ROOT / "results" / "loop.json").read_text())["results"]
+    for place, one in enumerate(reversed(cases)):
+        error = [[one["ratio"] - one["low"]], [one["high"] - one["ratio"]]]
+        colour = GREY if "control" in one["case"] else BLUE
+        axes.errorbar(one["ratio"], place, xerr=error, fmt="o", capsize=3, color=colour)
+    axes.axvline(1, color=GREY, linewidth=0.8)
+    axes.set_yticks(range(len(cases)), [one["case"] for one in reversed(cases)], fontsize=8)
+    axes.set(xlabel="ratio of times", ylim=(-0.6, len(cases) - 0.4))
+
+
+def committed(name: str) -> Figure:
+    """The estimation plot of a study in results/."""
+    summary = read_summary(ROOT / "results" / name / "summary.json")
+    return estimation_figure(summary.settings[0], summary)
+
+
+def start() -> Figure:
+    """What the second step of start.md shows."""
+    result = durm.compare(data="digits", model="mlp", dummies=[0, 2], seeds=6, epochs=5, workers=0, quiet=True)
+    return result.figure()
+
+
+def save(figure: Figure, name: str) -> None:
+    with matplotlib.rc_context(PLAIN):
+        picture = io.StringIO()
+        figure.savefig(picture, format="svg", metadata={"Date": None})
+        lines = [line.rstrip() for line in picture.getvalue().splitlines()]
+    (IMAGES / f"{name}.svg").write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    for name, (draw, size) in DRAWINGS.items():
+        with matplotlib.rc_context(PLAIN):
+            figure = Figure(figsize=size, layout="constrained")
+            axes = figure.add_subplot()
+            axes.spines[["right", "top"]].set_visible(False)
+            draw(axes)
+            save(figure, name)
+    save(committed("digits-smoothing"), "estimation")
+    save(committed("camvid-deeplab"), "camvid")
+    save(start(), "start")
+    (IMAGES / "theory.svg").write_text(draw_figure()[0])
+
+
+if __name__ == "__main__":
+    main()
