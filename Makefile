@@ -38,8 +38,7 @@ schemas: .venv/.dev  ## the JSON schemas of summary.json and result.json, into d
 cli-reference: .venv/.dev  ## the reference of the commands, into docs/reference/cli.md
 	$(BIN)/python docs/cli.py
 
-figures: .venv/.dev  ## the drawings and plots of the documentation, into docs/images/
-	$(BIN)/python docs/figures.py
+figures: .venv/.dev  ## the plots of the documentation, into docs/images/
 	$(BIN)/python docs/pictures.py
 
 gallery: .venv/.dev  ## the reports of the gallery from results/, into docs/reports/

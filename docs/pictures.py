@@ -1,6 +1,5 @@
 """The plots of the documentation, as SVG files in docs/images, from committed results or by calculation: `make figures`."""
 
-import io
 import json
 import math
 from collections.abc import Callable
@@ -15,14 +14,15 @@ from scipy import stats
 
 import durm
 from durm.report.estimation import estimation_figure
-from durm.report.theory import draw_figure
+from durm.report.figures import as_svg, compact
 from durm.statistics.planning import half_width
 from durm.statistics.sequential import analysis_levels, analysis_sizes
 from durm.study.store import read_summary
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
-PLAIN = {"svg.hashsalt": "durm", "font.size": 10, "svg.fonttype": "path"}
+PLAIN = {"font.size": 10, "svg.fonttype": "none"}
+FONT = '<svg font-family="DejaVu Sans, Verdana, Arial, sans-serif" '
 BLUE, ORANGE, GREEN, GREY = "#2a5d9c", "#c8701e", "#2b7a3f", "#777777"
 DRAWINGS: dict[str, tuple[Callable[[Axes], None], tuple[float, float]]] = {}
 
@@ -129,10 +129,7 @@ def seeds(axes: Axes) -> None:
     for spread, colour in ((0.2, GREEN), (0.5, BLUE), (1.0, ORANGE)):
         label = f"differences spread by {spread} points"
         axes.plot(n, [half_width(int(one), spread) for one in n], color=colour, label=label)
-    axes.axhspan(0, 0.1, color="#dddddd", zorder=0)
-    axes.text(
-        99, 0.05, "within a margin of 0.1: can be called equal", ha="right", va="center", fontsize=8, color="#555555"
-    )
+    axes.axhspan(0, 0.1, color="#dddddd", zorder=0, label="within a margin of 0.1: can be called equal")
     axes.set(xlabel="pairs of runs", ylabel="half the interval, points", ylim=(0, 1.1), xlim=(6, 100))
     axes.legend(frameon=False, fontsize=8)
 
@@ -187,6 +184,20 @@ def extra_gradient(axes: Axes) -> None:
     axes.set_ylabel("mean of the extra gradient,\nin standard errors")
 
 
+@drawing("theory")
+def theory(axes: Axes) -> None:
+    """Theorem 2's probability, and the one that its use would need."""
+    ratios = np.linspace(1, 4, 31)
+    for steps, dash in ((10, "--"), (100, "-")):
+        signed, size = durm.theory.minimum_probability, durm.theory.size_probability
+        axes.plot(ratios, [signed(one, steps) for one in ratios], dash, color=BLUE, label=f"smallest g, T = {steps}")
+        axes.plot(ratios, [size(one, steps) for one in ratios], dash, color=ORANGE, label=f"smallest |g|, T = {steps}")
+    axes.axhline(0.5, color=GREY, linewidth=0.8)
+    axes.set(xlabel="σ̂ / σ, DuRM's standard deviation to ERM's", ylabel="P(DuRM's is the smaller)", ylim=(0, 1.05))
+    axes.set_xlim(1, 4)
+    axes.legend(frameon=False, fontsize=8, loc="center right", bbox_to_anchor=(1, 0.68))
+
+
 @drawing("open-set", height=2.2)
 def open_set(axes: Axes) -> None:
     """The table of how-to/uncertainty.md: AUROC over 10 seeds."""
@@ -216,6 +227,27 @@ def speed(axes: Axes) -> None:
     axes.set(xlabel="ratio of times", ylim=(-0.6, len(cases) - 0.4))
 
 
+@drawing("verdict", width=7.0)
+def verdict_cases(axes: Axes) -> None:
+    """Where the interval lies, and which word that is."""
+    cases = [
+        ("better", 0.34, 0.14, GREEN),
+        ("worse", -0.36, 0.17, "#a8322d"),
+        ("equal", 0.015, 0.06, BLUE),
+        ("undecided: it crosses the margin", 0.16, 0.17, "#666666"),
+        ("undecided: too wide to tell", 0.02, 0.31, "#666666"),
+    ]
+    axes.axvspan(-0.1, 0.1, color="#dddddd", zorder=0)
+    axes.axvline(0, color="#999999", linewidth=0.8, zorder=1)
+    for row, (word, middle, half, colour) in enumerate(cases):
+        axes.errorbar(middle, -row, xerr=half, fmt="o", color=colour, capsize=3, linewidth=2)
+        axes.text(0.62, -row, word, va="center", color=colour)
+    axes.text(0, 0.75, "equivalence margin ±rope", ha="center", va="bottom", color="#555555", fontsize=9)
+    axes.set(xlim=(-0.6, 1.35), ylim=(-len(cases) + 0.4, 1.2), yticks=[], xticks=[-0.4, -0.2, 0, 0.2, 0.4])
+    axes.set_xlabel("difference from the baseline, points", loc="left")
+    axes.spines["left"].set_visible(False)
+
+
 def committed(name: str) -> Figure:
     """The estimation plot of a study in results/."""
     summary = read_summary(ROOT / "results" / name / "summary.json")
@@ -228,26 +260,22 @@ def start() -> Figure:
     return result.figure()
 
 
-def save(figure: Figure, name: str) -> None:
-    with matplotlib.rc_context(PLAIN):
-        picture = io.StringIO()
-        figure.savefig(picture, format="svg", metadata={"Date": None})
-        lines = [line.rstrip() for line in picture.getvalue().splitlines()]
-    (IMAGES / f"{name}.svg").write_text("\n".join(lines) + "\n")
+def save(svg: str, name: str) -> None:
+    """Without the file header, and with one font for all text."""
+    (IMAGES / f"{name}.svg").write_text(compact(svg[svg.index("<svg") :]).replace("<svg ", FONT, 1))
 
 
 def main() -> None:
-    for name, (draw, size) in DRAWINGS.items():
-        with matplotlib.rc_context(PLAIN):
+    with matplotlib.rc_context(PLAIN):
+        for name, (draw, size) in DRAWINGS.items():
             figure = Figure(figsize=size, layout="constrained")
             axes = figure.add_subplot()
             axes.spines[["right", "top"]].set_visible(False)
             draw(axes)
-            save(figure, name)
-    save(committed("digits-smoothing"), "estimation")
-    save(committed("camvid-deeplab"), "camvid")
-    save(start(), "start")
-    (IMAGES / "theory.svg").write_text(draw_figure()[0])
+            save(as_svg(figure, name), name)
+        for name, plot in (("estimation", committed("digits-smoothing")), ("camvid", committed("camvid-deeplab"))):
+            save(as_svg(plot, name), name)
+        save(as_svg(start(), "start"), "start")
 
 
 if __name__ == "__main__":
