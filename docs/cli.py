@@ -1,4 +1,4 @@
-"""Writes the reference of the command line, docs/reference/cli.md, from the commands themselves: `make cli-reference`."""
+"""Writes the reference of the command line, docs/reference/cli.md, from the commands: `make cli-reference`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ INTRODUCTION = """# Command line
 
 <!-- written by `make cli-reference` -->
 
-Every command as `durm COMMAND --help` shows it. How they print: [In the terminal](../how-to/command-line.md). Exit codes: 0
+Every command as `durm COMMAND --help` shows it. [How they print](../how-to/command-line.md). Exit codes: 0
 done, 1 a trial failed, 2 bad input, 130 interrupted.
 """
 

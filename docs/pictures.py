@@ -1,4 +1,4 @@
-"""The plots of the documentation, as SVG files in docs/images, from committed results or by calculation: `make figures`."""
+"""The plots of the documentation, docs/images/*.svg, from committed results or by calculation: `make figures`."""
 
 import json
 import math
