@@ -2,19 +2,22 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import torch
+from flows import FLOWS, flow
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
 import durm
-from durm.report.estimation import estimation_figure
+from durm.report.estimation import estimation_figure, forest
 from durm.report.figures import as_svg, compact
+from durm.report.figures import drawing as report_style
 from durm.statistics.planning import half_width
 from durm.statistics.sequential import analysis_levels, analysis_sizes
 from durm.study.store import read_summary
@@ -248,6 +251,81 @@ def verdict_cases(axes: Axes) -> None:
     axes.spines["left"].set_visible(False)
 
 
+@drawing("rates", height=3.0)
+def rates(axes: Axes) -> None:
+    """False words of fixed studies of six seeds and one arm, by how the differences are distributed: rates.md."""
+    rows = re.findall(
+        r"^\| ([^|]+) \| 6 \| 1 \| ([\d.]+) \|", (ROOT / "docs/concepts/rates.md").read_text(), re.MULTILINE
+    )
+    for place, (_, rate) in enumerate(reversed(rows)):
+        axes.scatter(float(rate), place, color=BLUE if float(rate) < 6 else ORANGE)
+        axes.hlines(place, 0, float(rate), color="#cccccc", zorder=0)
+    axes.axvline(5, color=GREY, linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [name for name, _ in reversed(rows)], fontsize=8)
+    axes.set(xlabel="studies with a false word, % (6 pairs, 1 arm)", xlim=(0, None))
+
+
+@drawing("attacks")
+def attacks(axes: Axes) -> None:
+    """Accuracy of ERM and of two dummies under each attack through the real logits, in results/digits-adversarial."""
+    (setting, *_) = json.loads((ROOT / "results/digits-adversarial/summary.json").read_text())["settings"]
+    found = [one for one in setting["robustness"] if one["attack"] == "clean" or one["attack"].endswith("_real")]
+    for shift, arm, colour in ((-0.19, "erm", GREY), (0.19, "durm-2", BLUE)):
+        (values, errors) = (
+            [next(a[key] for a in one["arms"] if a["arm"] == arm) for one in found] for key in ("mean", "std")
+        )
+        axes.bar(np.arange(len(found)) + shift, values, 0.36, yerr=errors, color=colour, label=arm, capsize=3)
+    axes.set_xticks(range(len(found)), [one["attack"].removesuffix("_real") for one in found])
+    axes.set(ylabel="accuracy, %")
+    axes.legend(frameon=False, fontsize=8)
+
+
+@drawing("eigenvalue")
+def eigenvalue(axes: Axes) -> None:
+    """The largest eigenvalue of the Hessian at the end of training, in results/digits-flatness."""
+    (setting,) = json.loads((ROOT / "results/digits-flatness/summary.json").read_text())["settings"]
+    (found,) = (one for one in setting["probes"] if one["label"].startswith("largest eigenvalue"))
+    for place, arm in enumerate(found["arms"]):
+        values = list(arm["values"].values())
+        axes.scatter(np.full(len(values), place), values, s=14, color=BLUE if place else GREY)
+        axes.hlines(np.mean(values), place - 0.2, place + 0.2, color=BLUE if place else GREY, linewidth=2.5)
+    for seed in found["arms"][0]["values"]:
+        axes.plot([arm["values"][seed] for arm in found["arms"]], color="#dddddd", linewidth=0.8, zorder=0)
+    axes.set_xticks(range(len(found["arms"])), [arm["arm"] for arm in found["arms"]])
+    axes.set(ylabel="largest eigenvalue")
+
+
+@drawing("watch")
+def watch(axes: Axes) -> None:
+    """The probability on two dummies of a small network that learns the digits, as `durm.probes.watch` sees it."""
+    from sklearn.datasets import load_digits
+
+    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+    durm.widen(model, dummies=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    masses = []
+    with durm.probes.watch(model, ["dummy_mass"]) as seen:
+        for _ in range(20):
+            for batch in torch.randperm(len(images)).split(64):
+                logits = model(images[batch].float() / 16)
+                torch.nn.functional.cross_entropy(logits, labels[batch]).backward()
+                masses.append(durm.dummy_mass(logits.detach(), num_classes=10).mean().item())
+                seen.step(logits, labels[batch])
+                optimizer.step()
+                optimizer.zero_grad()
+            seen.epoch()
+    axes.plot(np.arange(1, 21), 100 * np.reshape(masses, (20, -1)).mean(1), "o-", color=BLUE)
+    axes.set(yscale="log", xlabel="epoch", ylabel="mean dummy mass, %", xticks=range(0, 21, 5))
+
+
+def domains() -> str:
+    """What results/pacs-small says about each method."""
+    with report_style():
+        return forest(read_summary(ROOT / "results/pacs-small/summary.json")).svg()
+
+
 def committed(name: str) -> Figure:
     """The estimation plot of a study in results/."""
     summary = read_summary(ROOT / "results" / name / "summary.json")
@@ -276,6 +354,9 @@ def main() -> None:
         for name, plot in (("estimation", committed("digits-smoothing")), ("camvid", committed("camvid-deeplab"))):
             save(as_svg(plot, name), name)
         save(as_svg(start(), "start"), "start")
+    save(domains(), "domains")
+    for name, steps in FLOWS.items():
+        (IMAGES / f"flow-{name}.svg").write_text(flow(steps))
 
 
 if __name__ == "__main__":
