@@ -18,7 +18,7 @@ from tests.docs.pages import PAGES, ROOT, blocks, commands, name
 
 COMMANDS = [(page, words) for page in PAGES for words in commands(page)]
 ELSEWHERE = re.compile(
-    r"--pretrained|--download|--address|--executor|cuda|--data-root|--track mlflow|CKPT|CHECKPOINT|--open|…|hf:"
+    r"--pretrained|--download|--address|--executor|cuda|--data-root|--track mlflow|CKPT|CHECKPOINT|runs/one|runs/here|--open|…|hf:"
 )
 """What needs a network, a cluster, a GPU or published data."""
 SMALL = {"--epochs": "1", "--seeds": "2", "--max-seeds": "6", "--workers": "1", "--iterations": "2"}
@@ -51,7 +51,7 @@ def test_every_command_is_understood(case: tuple[Path, list[str]]) -> None:
 def folder(tmp_path: Path) -> Path:
     """A folder with all that the pages take for granted."""
     random = np.random.default_rng(0)
-    for place in ("my_images", "shots/day", "shots/night"):
+    for place in ("my_images", "shots/day", "shots/dusk", "shots/night"):
         for kind in ("cat", "dog"):
             (tmp_path / place / kind).mkdir(parents=True)
             for index in range(10):
