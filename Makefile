@@ -6,7 +6,7 @@ REQUIREMENTS := pyproject.toml constraints.txt
 # Each of the two test processes; with more threads than cores, small steps wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-slow lint format docs schemas claims bench clean
+.PHONY: help demo test test-slow lint format docs schemas cli-reference figures gallery claims bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -30,10 +30,19 @@ format: .venv/.dev  ## let ruff rewrite
 	$(BIN)/ruff format .
 
 docs: .venv/.dev  ## the documentation, into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 schemas: .venv/.dev  ## the JSON schemas of summary.json and result.json, into docs/reference/
 	$(BIN)/python docs/schemas.py
+
+cli-reference: .venv/.dev  ## the reference of the commands, into docs/reference/cli.md
+	$(BIN)/python docs/cli.py
+
+figures: .venv/.dev  ## the plots of the documentation, into docs/images/
+	$(BIN)/python docs/pictures.py
+
+gallery: .venv/.dev  ## the reports of the gallery from results/, into docs/reports/
+	$(BIN)/python docs/gallery.py
 
 claims: .venv/.dev  ## judge the paper's claims by results/, into docs/replication.md and the READMEs
 	$(BIN)/python docs/claims.py

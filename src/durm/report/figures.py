@@ -253,18 +253,29 @@ def side_by_side(panels: Sequence[Callable[[Axes], None]], name: str) -> tuple[s
 
 
 def inline_svg(svg: str, alternative: str = "", style: str = "") -> str:
-    """The figure without its file header and ids that nothing refers to, to 1/100 of a point.
-
-    A screen reader says the alternative text.
-    """
+    """The figure without its file header, in the font of the page. A screen reader says the alternative text."""
     attributes = {"aria-label": " ".join(alternative.split()), "style": style}
     written = "".join(f' {name}="{html.escape(value)}"' for name, value in attributes.items() if value)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(
         r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', lambda found: f'<svg {found[1]} role="img"{written}>', svg, count=1
     )
-    svg = re.sub(r' id="[A-Za-z0-9_.]+_\d+"', "", svg).replace("xlink:href", "href")
-    return re.sub(r"<(?:path|use|g|text)\b[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg)
+    return compact(svg).replace("xlink:href", "href")
+
+
+def compact(svg: str) -> str:
+    """The figure to 1/100 of a point, a mark a line, without ids that nothing refers to, fonts and empty groups."""
+    svg = re.sub(r' id="[A-Za-z0-9_.]+_\d+"', "", svg)
+    svg = re.sub(r"<(?:path|use|g|text)\b[^>]*>", lambda tag: _compact_tag(tag[0]), svg)
+    while (fewer := re.sub(r"\n\s*<g(?:/>|>\s*</g>)", "", svg)) != svg:
+        svg = fewer
+    return re.sub(r"\n\s*(?=</?(?:g|defs)\b)|(?<=<g>)\s+|(?<=\n) +(?=<)", "", svg)
+
+
+def _compact_tag(tag: str) -> str:
+    tag = re.sub(r'\s+(")|\s+', lambda space: space[1] or " ", tag)
+    tag = re.sub(r' transform="rotate\(-0 [^"]*"|font-family: [^;"]*;? ?', "", tag)
+    return re.sub(r"(\.\d\d)\d+", r"\1", tag)
 
 
 def for_page(svg: str, alternative: str = "", *, of_arms: bool = True) -> str:
