@@ -17,7 +17,7 @@ from durm.errors import InputError
 from durm.study import runner
 from durm.study.jobs import Execution
 from durm.study.store import Store
-from durm.training import loaders
+from durm.training import loaders, tasks
 from durm.training.spec import AttackSpec, Conditions, TrainSpec
 from tests.cli.calling import call, refusal
 from tests.data.samples import write_sample
@@ -33,7 +33,7 @@ EXAMPLES: dict[str, tuple[str, Any]] = {
     "augment": ("none", "none"), "crop": ("12,14", (12, 14)), "scales": ("0.75, 1.5", (0.75, 1.5)),
     "auxiliary": ("0.2", 0.2), "pretrained": ("", True), "image_size": ("32", 32), "skip_bad": ("", True),
     "select": ("best-val", "best-val"), "device": ("auto", "cpu"), "devices": ("2", 2), "precision": ("64", "64"),
-    "threads": ("2", 2), "attack_samples": ("50", 50), "flatness": ("16", 16), "window": ("10,20", (10, 20)),
+    "freeze_batchnorm": ("", True), "threads": ("2", 2), "attack_samples": ("50", 50), "flatness": ("16", 16), "window": ("10,20", (10, 20)),
     "probes": ("distance, push_pull", ("distance", "push_pull")),
     "window_stride": ("5,10", (5, 10)),
 }  # fmt: skip
@@ -120,7 +120,6 @@ WRONG: dict[str, tuple[str, ...]] = {
     "--probes distanc": ("--probes", "'distanc'", "'distance'"),
     "--window-stride 4,4": ("--window-stride goes with --window",),
     "--window-stride 4": ("--window-stride '4'", "a height and a width", "--window-stride 512,1024"),
-    "--probes distance --devices 2": ("--probes and --devices exclude each other",),
     "--loader-workers -1": ("--loader-workers", "-1", "0"),
     "--loader-workers two": ("--loader-workers", "'two'", "integer"),
 }
@@ -236,7 +235,8 @@ def test_loader_workers_change_no_bit(tmp_path: Path, monkeypatch: pytest.Monkey
         seen.append(num_workers)
         return plain(inputs, order, num_workers)
 
-    monkeypatch.setattr(loaders, "raw_batches", raw_batches)
+    for module in (loaders, tasks):
+        monkeypatch.setattr(module, "raw_batches", raw_batches)
     results = []
     for workers in (0, 2):
         folder = tmp_path / str(workers)

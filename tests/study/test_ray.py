@@ -143,9 +143,10 @@ def test_data_that_differ_on_a_node_are_no_fault_of_the_trial(tmp_path: Path) ->
 def test_the_cluster_file_and_the_slurm_script_of_the_docs_can_be_read() -> None:
     text = (ROOT / "docs" / "how-to" / "cluster.md").read_text()
     blocks = {kind: re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("yaml", "bash")}
-    (file,), (script,) = blocks["yaml"], blocks["bash"]
+    (file,), (script, torchrun) = blocks["yaml"], blocks["bash"]
     assert {"cluster_name", "provider", "auth", "head_start_ray_commands"} <= yaml.safe_load(file).keys()
-    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    for one in (script, torchrun):
+        assert subprocess.run(["bash", "-n"], input=one, text=True, check=False).returncode == 0
     (flags,) = re.findall(r"durm run study.yaml (.*) &", script)
     known = call("run", "--help").out
     assert all(flag in known for flag in re.findall(r"--[a-z-]+", flags))

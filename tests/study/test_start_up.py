@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from durm import _processes, models
-from durm._processes import CAN_FORK, INTERRUPTS, WITHOUT_TIMM, began_in, start_process, start_server
+from durm._processes import CAN_FORK, INTERRUPTS, WITHOUT_TIMM, began_in, end_server, start_process, start_server
 from durm.study.jobs import Execution
 from durm.study.reading import make_study
 from durm.study.runner import run_study
@@ -80,6 +80,7 @@ def test_workers_are_forked_from_a_process_that_has_imported_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have the folder and the environment of their parent now, random numbers of their own, no interrupts yet."""
+    end_server()  # that of an earlier test may have imported less
     start_server("mlp")
     monkeypatch.setenv("DURM_TEST", "now")
     monkeypatch.chdir(tmp_path)
@@ -96,6 +97,7 @@ def test_workers_are_forked_from_a_process_that_has_imported_all(
 def test_the_server_forks_with_one_thread_and_without_cuda() -> None:
     from multiprocessing.forkserver import _forkserver
 
+    end_server()
     start_server("mlp")
     told = ask()
     assert told["loaded"]

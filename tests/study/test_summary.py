@@ -444,8 +444,8 @@ def test_the_cost_is_that_of_all_trials(example: Example) -> None:
 
 def test_provenance_of_trials_that_ran_alike(example: Example) -> None:
     first = next(iter(next(iter(example.raw.values())).values()))["provenance"]
-    keys = ("durm", "torch", "python", "system", "device", "device_name", "threads", "commit")
-    assert example.summary["provenance"] == {key: first[key] for key in keys}
+    keys = ("durm", "torch", "python", "system", "device", "device_name", "threads", "commit", "processes")
+    assert example.summary["provenance"] == {key: first.get(key) for key in keys}
 
 
 def test_no_number_is_undefined(example: Example) -> None:

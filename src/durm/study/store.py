@@ -278,12 +278,14 @@ def _is_json(content: bytes | None) -> bool:
 class TrialFolders:
     """The folders of trials, by id. They are listed once, and again if one is no longer there.
 
-    Those that are begun meanwhile, here or by other processes, have the names that trials give them.
+    Those that are begun meanwhile, here or by other processes, have the names that trials give them: of trials that differ in
+    the names of their arms alone, and so share one folder, the first that is asked for.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._by_id: dict[str, Path] | None = None
+        self._to_begin: dict[str, Path] = {}
         self._ids_of_version_1: dict[str, str | None] = {}
 
     def of(self, trial: AnyTrial) -> Path:
@@ -293,7 +295,7 @@ class TrialFolders:
         if path is not None and not path.is_dir():
             self._by_id = self._list()
             path = self._by_id.get(trial.id)
-        return path or self.root / trial.folder_name
+        return path or self._to_begin.setdefault(trial.id, self.root / trial.folder_name)
 
     def _list(self) -> dict[str, Path]:
         found: dict[str, list[Path]] = {}
