@@ -345,7 +345,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda root: root.rmdir(), ": there is no such folder"),
     "file": (
         lambda root: (root.rmdir(), root.write_text("x")),
-        " is a file; expected a folder that has a folder for each domain",
+        " is a file; expected a folder that has a folder for each domain, or a .csv or .npz file",
     ),
     "empty": (nothing, " has no domain folders; expected {root}/DOMAIN/CLASS/IMAGE"),
     "hidden": (lambda root: (root / ".git").mkdir(), " has no domain folders; expected {root}/DOMAIN/CLASS/IMAGE"),

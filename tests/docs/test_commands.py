@@ -67,8 +67,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text(TRAIN)
     rows = [f"{arm},{seed},{93 + random.random():.2f}" for seed in range(6) for arm in ("base", "trick")]
     (tmp_path / "results.csv").write_text("\n".join(["arm,seed,accuracy", *rows]))
-    texts = [f'"{("good", "bad")[row % 2]} film {row}",{("yes", "no")[row % 2]}' for row in range(40)]
-    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *texts]))
+    texts = [f'"{("good", "bad")[row % 2]} film {row}",{("yes", "no")[row % 2]},{row % 8 // 2}' for row in range(40)]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label,domain", *texts]))
     for file in ("mine.npz", "known.npz", "unknown.npz"):
         x, y = random.random((80, 8, 8), dtype=np.float32), np.arange(80) % 4
         np.savez(tmp_path / file, x_train=x[:60], y_train=y[:60], x_test=x[60:], y_test=y[60:])

@@ -1,4 +1,4 @@
-"""Images of several domains, such as photographs and sketches, of which one is held out: leave one domain out.
+"""Data of several domains, such as photographs and sketches, of which one is held out: leave one domain out.
 
 | | under the data root |
 |---|---|
@@ -8,7 +8,8 @@
 | terraincognita | terra_incognita/{location_100,location_38,location_43,location_46}/CLASS/ |
 
 The domain that is held out comes last in the name: `pacs:sketch`, `domains:./shots:night`. It is the test set, all of
-it; of each class of every other domain 80 % are training and 20 % validation images.
+it; of each class of every other domain 80 % are training and 20 % validation samples. One's own images lie in folders,
+texts in a CSV file with a column domain, arrays in an .npz file with an array domain: `domains:./reviews.csv:books`.
 """
 
 from collections.abc import Sequence
@@ -19,18 +20,21 @@ import torch
 
 from durm._text import some
 from durm.data import LOADERS, DataOptions, Loader, find_files, root_folder
+from durm.data.arrays import arrays_by_domain
 from durm.data.bundle import DataBundle, joined, split_by_seed
 from durm.data.folder import check_folder, folders_in, labelled_files
 from durm.data.image_files import read_pictures
 from durm.data.reading import FileLoader, PublishedFiles, ReadData, check_classes, measure_inputs
+from durm.data.text import encoded, texts_by_domain
 from durm.errors import InputError, unknown
 
 VALIDATION = 0.2
 
 
 def without_domain(
-    name: str, read: ReadData, domain: str, seed: int, augment: str = "none", pixel_max: float | None = None
-) -> DataBundle:
+    name: str, read: ReadData, domain: str, seed: int, augment: str = "none", pixel_max: float | None = None,
+    things: str = "images",
+) -> DataBundle:  # fmt: skip
     """The data for testing on a domain that no training or validation sample is of; the parts are the domains.
 
     How a domain is split depends on the seed and on that domain alone, not on which other one is held out.
@@ -44,7 +48,7 @@ def without_domain(
         if all(label in lacking[other] for other in learned):
             others = f"domain {learned[0]!r} has" if len(learned) == 1 else f"domains {', '.join(learned)} have"
             raise InputError(
-                f"{where}: class {label} cannot be learned with {domain!r} held out: the {others} no images of it"
+                f"{where}: class {label} cannot be learned with {domain!r} held out: the {others} no {things} of it"
             )
     splits = []
     for number, other in enumerate(learned):
@@ -52,18 +56,20 @@ def without_domain(
         splits.append(split_by_seed(numbered, VALIDATION, seed, f"val {other}"))
     train, val = (joined(*halves) for halves in zip(*splits, strict=True))
     if not len(val):
-        raise InputError(f"{where}: no class of a training domain has two images, one of them for validation")
+        raise InputError(f"{where}: no class of a training domain has two {things}, one of them for validation")
+    share = f"{100 * VALIDATION:.0f} % of the {things} of each class of each training domain"
     notes = [
         *read.notes,
         f"domain {domain!r} is held out as the test set",
         f"the training domain{'s are' if len(learned) > 1 else ' is'} {', '.join(map(repr, learned))}",
-        f"{100 * VALIDATION:.0f} % of the images of each class of each training domain are the validation set, by seed",
+        f"{share} are the validation set, by seed",
     ]
     for part, missing in lacking.items():
         if missing:
-            notes.append(f"domain {part!r} has no images of class{'es' if len(missing) > 1 else ''} {some(missing)}")
+            notes.append(f"domain {part!r} has no {things} of class{'es' if len(missing) > 1 else ''} {some(missing)}")
     return DataBundle(
-        train, val, read.parts[domain], len(read.classes), read.classes, measure_inputs(train.inputs, pixel_max),
+        train, val, read.parts[domain], len(read.classes), read.classes,
+        read.format or measure_inputs(train.inputs, pixel_max),
         augment=augment, notes=notes, domain_names=learned, held_out=domain,
     )  # fmt: skip
 
@@ -121,8 +127,8 @@ class DomainImages(KnownDomains, FileLoader):
         return domain
 
 
-class DomainFolders(DomainImages):
-    r"""Images in domain and class folders (folder/domain/class/image); domains:PATH:DOMAIN holds one domain out.
+class OwnDomains(DomainImages):
+    r"""Domains of one's own: folder/domain/class/image, or a .csv or .npz file that names them; domains:PATH:DOMAIN.
 
     The domain is what follows the last colon, if neither / nor \ does and something stands before it. So `domains:a:b`
     holds b out of the folder a, and the folder a:b is `domains:a:b/`.
@@ -140,20 +146,62 @@ class DomainFolders(DomainImages):
             return path, None
         return folder, domain
 
+    def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
+        file, named = self.held_out(path)
+        if (kind := self.kind(file)) == "folder":
+            return super().__call__(path, seed, options)
+        name = f"{self.name}:{file}"
+        if options.image_size is not None:
+            raise InputError(f"image size {options.image_size}: the samples of data {name!r} have a size of their own")
+        if kind == ".npz":
+            read = self.kept(file, options)
+            return without_domain(name, read, one_of(name, named, self.names_of(name, read)), seed, things="samples")
+        texts, read = texts_by_domain(f"data {name!r}", self.source(file, options))
+        rows = without_domain(name, read, one_of(name, named, self.names_of(name, read)), seed, things="texts")
+        # The vocabulary is that of all texts of the training domains, so that the test set is the same for every seed.
+        return encoded(rows, texts, joined(rows.train, rows.val), options)
+
+    def read(self, source: Path, options: DataOptions) -> ReadData:
+        if self.kind(str(source)) == ".npz":
+            return arrays_by_domain(f"data '{self.name}:{source}'", source)
+        return super().read(source, options)
+
     def domains(self, path: str, options: DataOptions) -> list[str]:
-        root = Path(path).expanduser()
-        where = f"data 'domains:{path}'"
-        check_folder(where, root, "a folder that has a folder for each domain")
+        root, name = self.source(path, options), f"{self.name}:{path}"
+        where = f"data {name!r}"
+        if (kind := self.kind(path)) == ".npz":
+            return self.names_of(name, self.kept(path, options))
+        if kind == ".csv":
+            return self.names_of(name, texts_by_domain(where, root)[1])
+        check_folder(where, root, "a folder that has a folder for each domain, or a .csv or .npz file")
         names = [folder.name for folder in folders_in(root)]
         if not names:
             raise InputError(f"{where} has no domain folders; expected {root}/DOMAIN/CLASS/IMAGE")
-        if len(names) == 1:
-            raise InputError(f"{where} has one domain only, {names[0]!r}; leaving one out needs at least two")
-        if odd := [name for name in names if ":" in name]:
-            raise InputError(
-                f"{where}: the domain {odd[0]!r} has a colon in its name, and cannot be named after a colon"
-            )
-        return names
+        return checked(where, names)
+
+    def kind(self, path: str) -> str:
+        """`.csv`, `.npz` or `folder`."""
+        source = Path(path).expanduser()
+        suffix = source.suffix.lower()
+        return suffix if suffix in (".csv", ".npz") and not source.is_dir() else "folder"
+
+    def names_of(self, name: str, read: ReadData) -> list[str]:
+        return checked(f"data {name!r}", list(read.parts))
+
+
+def checked(where: str, names: list[str]) -> list[str]:
+    """The names of the domains, each of which can be held out by it."""
+    if len(names) == 1:
+        raise InputError(f"{where} has one domain only, {names[0]!r}; leaving one out needs at least two")
+    for name in names:
+        for mark, word in ((":", "colon"), ("/", "slash"), ("\\", "backslash")):
+            if mark in name:
+                raise InputError(
+                    f"{where}: the domain {name!r} has a {word} in its name, and cannot be named after a colon"
+                )
+        if name != name.strip() or not name:
+            raise InputError(f"{where}: the domain {name!r} is empty, or begins or ends with a space")
+    return names
 
 
 class PublishedDomains(DomainImages, PublishedFiles):
@@ -228,5 +276,5 @@ class TerraIncognita(PublishedDomains):
     classes = 10
 
 
-for loader in (DomainFolders(), Pacs(), Vlcs(), OfficeHome(), TerraIncognita()):
+for loader in (OwnDomains(), Pacs(), Vlcs(), OfficeHome(), TerraIncognita()):
     LOADERS.register(loader.name)(loader)

@@ -1,4 +1,4 @@
-"""Text: THUCNews titles, and a CSV file of one's own.
+"""Text: THUCNews titles, and a CSV file of one's own, which `durm.data.domains` reads too.
 
 A text becomes token ids of a fixed length: cut off, or padded with id 0. Id 1 stands for tokens that are not in the
 vocabulary, which is made of the training texts unless the data set brings one. A pretrained model of Hugging Face
@@ -9,6 +9,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 from durm.data import LOADERS, DataOptions, Loader
 from durm.data.bundle import PADDING, DataBundle, InputFormat, Samples, split_parts
 from durm.data.npz import read_npz
-from durm.data.reading import PublishedFiles, ReadData, check_parts
+from durm.data.reading import PublishedFiles, ReadData, check_classes, check_parts
 from durm.errors import InputError
 
 UNKNOWN = 1
@@ -70,52 +71,88 @@ class Csv(Loader):
         return True
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
-        every, parts, names = _rows(self.source(path, options))
-        parts, notes = split_parts(parts, seed, "texts")
-        texts = {part: [every[int(rows.inputs[i])] for i in range(len(rows))] for part, rows in parts.items()}
-        cut = [_cut(text) for text in texts["train"]]
-        length = int(min(MOST_TOKENS, max(1, np.ceil(np.quantile([len(tokens) for tokens in cut], 0.95)))))
-        if options.tokenizer is not None:
-            length += 2  # it marks the beginning and the end
-            encode, vocabulary = _huggingface(options.tokenizer, length)
-        else:
-            encode, vocabulary = _encoder(_vocabulary(cut), _cut, length)
-        notes.append(f"texts are cut to {length} tokens, of which there are {vocabulary}")
-        train, val, test = (Samples(encode(texts[part]), parts[part].labels) for part in ("train", "val", "test"))
-        format = InputFormat((length,), torch.zeros(1), torch.ones(1), vocabulary)
-        return DataBundle(train, val, test, len(names), names, format, notes=notes)
+        where = f"data 'csv:{path}'"
+        texts, read = _rows(where, self.source(path, options), "split")
+        check_parts(where, read.parts, read.classes, "rows")
+        parts, notes = split_parts(read.parts, seed, "texts")
+        hint = [f"{note}; domains:{path} holds out one domain after the other" for note in read.notes]
+        rows = DataBundle(
+            parts["train"], parts["val"], parts["test"], len(read.classes), read.classes, ROWS, notes=[*hint, *notes]
+        )
+        return encoded(rows, texts, parts["train"], options)
 
 
-def _rows(path: Path) -> tuple[list[str], dict[str, Samples], list[str]]:
-    """The texts, the numbers of those of each part with their labels, and the names of the classes."""
-    where = f"data 'csv:{path}'"
+ROWS = InputFormat((), torch.zeros(1), torch.ones(1))
+"""The format of texts while their rows in the file stand for them."""
+
+
+def texts_by_domain(where: str, path: Path) -> tuple[list[str], ReadData]:
+    """The texts of a CSV file with the columns text, label and domain, and the rows of each domain as its parts."""
+    texts, read = _rows(where, path, "domain")
+    check_classes(where, read.classes)
+    return texts, replace(read, notes=[f"{note}: the held-out domain is the test set" for note in read.notes])
+
+
+def encoded(rows: DataBundle, texts: Sequence[str], known: Samples, options: DataOptions) -> DataBundle:
+    """The data whose inputs are rows of the file, with token ids in their place.
+
+    Vocabulary and length are those of the texts that are `known`.
+    """
+
+    def own(samples: Samples) -> list[str]:
+        return [texts[int(samples.inputs[index])] for index in range(len(samples))]
+
+    cut = [_cut(text) for text in own(known)]
+    length = int(min(MOST_TOKENS, max(1, np.ceil(np.quantile([len(tokens) for tokens in cut], 0.95)))))
+    if options.tokenizer is not None:
+        length += 2  # it marks the beginning and the end
+        encode, vocabulary = _huggingface(options.tokenizer, length)
+    else:
+        encode, vocabulary = _encoder(_vocabulary(cut), _cut, length)
+    notes = [*rows.notes, f"texts are cut to {length} tokens, of which there are {vocabulary}"]
+    train, val, test = (replace(part, inputs=encode(own(part))) for part in (rows.train, rows.val, rows.test))
+    format = InputFormat((length,), torch.zeros(1), torch.ones(1), vocabulary)
+    return replace(rows, train=train, val=val, test=test, input=format, notes=notes)
+
+
+def _rows(where: str, path: Path, column: str) -> tuple[list[str], ReadData]:
+    """The texts, and by what stands in the column, split or domain, which of them with which labels.
+
+    A note names the other of the two columns, if it is there.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{where} cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
     reader = csv.DictReader(text.splitlines(keepends=True), skipinitialspace=True)
     reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
-    if missing := {"text", "label"} - {*reader.fieldnames}:
-        raise InputError(f"{where} has no column {' and '.join(sorted(missing))}; expected text and label")
+    needed = ["text", "label", *(["domain"] if column == "domain" else [])]
+    if missing := {*needed} - {*reader.fieldnames}:
+        expected = f"{', '.join(needed[:-1])} and {needed[-1]}"
+        raise InputError(f"{where} has no column {' and '.join(sorted(missing))}; expected {expected}")
     texts: list[str] = []
     found: dict[str, list[tuple[int, str]]] = {}
     for row in reader:
-        part = (row.get("split") or "train").strip().lower()
-        if part not in ("train", "val", "test"):
-            raise InputError(f"{where}, line {reader.line_num}: split {part!r}; expected train, val or test")
-        if not (row["label"] or "").strip():
-            raise InputError(f"{where}, line {reader.line_num}: the label is empty")
+        part = (row.get(column) or "").strip()
+        if column == "split":
+            part = part.lower() or "train"
+            if part not in ("train", "val", "test"):
+                raise InputError(f"{where}, line {reader.line_num}: split {part!r}; expected train, val or test")
+        for name in ("label", column):
+            if name in needed and not (row[name] or "").strip():
+                raise InputError(f"{where}, line {reader.line_num}: the {name} is empty")
         found.setdefault(part, []).append((len(texts), row["label"].strip()))
         texts.append(row["text"] or "")
-    if "train" not in found:
+    if not found or (column == "split" and "train" not in found):
         raise InputError(f"{where} has no rows to train on")
     names = sorted({label for members in found.values() for _, label in members})
     parts = {
         part: Samples(torch.tensor([row for row, _ in rows]), torch.tensor([names.index(label) for _, label in rows]))
-        for part, rows in found.items()
+        for part, rows in sorted(found.items())
     }
-    check_parts(where, parts, names, "rows")
-    return texts, parts, names
+    other = "split" if column == "domain" else "domain"
+    notes = [f"the column {other} is not used"] if other in reader.fieldnames else []
+    return texts, ReadData(parts, names, notes, ROWS)
 
 
 def _cut(text: str) -> list[str]:
