@@ -33,7 +33,8 @@ EXAMPLES: dict[str, tuple[str, Any]] = {
     "augment": ("none", "none"), "crop": ("12,14", (12, 14)), "scales": ("0.75, 1.5", (0.75, 1.5)),
     "auxiliary": ("0.2", 0.2), "pretrained": ("", True), "image_size": ("32", 32), "skip_bad": ("", True),
     "select": ("best-val", "best-val"), "device": ("auto", "cpu"), "devices": ("2", 2), "precision": ("64", "64"),
-    "freeze_batchnorm": ("", True), "threads": ("2", 2), "attack_samples": ("50", 50), "flatness": ("16", 16), "window": ("10,20", (10, 20)),
+    "freeze_batchnorm": ("", True),
+    "threads": ("2", 2), "attack_samples": ("50", 50), "flatness": ("16", 16), "window": ("10,20", (10, 20)),
     "probes": ("distance, push_pull", ("distance", "push_pull")),
     "window_stride": ("5,10", (5, 10)),
 }  # fmt: skip

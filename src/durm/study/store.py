@@ -278,8 +278,8 @@ def _is_json(content: bytes | None) -> bool:
 class TrialFolders:
     """The folders of trials, by id. They are listed once, and again if one is no longer there.
 
-    Those that are begun meanwhile, here or by other processes, have the names that trials give them: of trials that differ in
-    the names of their arms alone, and so share one folder, the first that is asked for.
+    Those that are begun meanwhile, here or by other processes, have the names that trials give them. Trials that differ
+    in the names of their arms alone share one folder, with the name of the first that is asked for.
     """
 
     def __init__(self, root: Path) -> None:
