@@ -13,6 +13,8 @@ from scipy import stats
 
 import durm
 from durm.errors import InputError
+from durm.report.latex import latex
+from durm.report.notebook import notebook_html
 from durm.report.page import markdown, write_report
 from durm.report.tables import search_table
 from durm.study.config import Study
@@ -134,8 +136,8 @@ def test_settings_of_a_method_are_drawn_for_the_arms_that_have_them() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "unknown": ({"lrr": [0.1, 1]}, ("'lrr'", "'lr'")),
     "unknown of a method": ({"method.wieght": [0.1, 1]}, ("'method.wieght'", "'method.weight'")),
-    "of no arm": ({"lr": [0.1, 1], "method.weight": [1, 2]}, ("method.weight", "no arm has a method")),
-    "no average": ({"lr": [0.1, 1], "average.decay": [0.9, 0.99]}, ("average.decay", "no arm has a average")),
+    "of no arm": ({"lr": [0.1, 1], "method.weight": [1, 2]}, ("method.weight", "the method of no arm")),
+    "no average": ({"lr": [0.1, 1], "average.decay": [0.9, 0.99]}, ("average.decay", "the averaging of no arm")),
     "overridden": ({"dummies": {"choices": [1, 2]}}, ("dummies", "arm 'erm' overrides it")),
     "data": ({"data": {"choices": ["digits", "cifar10"]}}, ("data cannot be searched",)),
     "method": ({"method": {"choices": ["erm", "mixup"]}}, ("method cannot be searched", "an arm for each")),
@@ -390,9 +392,11 @@ def test_the_page_and_the_table_say_what_was_drawn_and_selected(tmp_path: Path) 
     cell = search_table(summary.settings[0]).texts()[0][1]
     assert cell == f"{second:.3g} ({low:.3g} … {high:.3g})"
     page = write_report(tmp_path, summary, store=store, results=read_results(store)).read_text()
-    for content in (page, markdown(summary)):
+    assert "each the best of 3 random draws on validation" in latex(summary)
+    for content in (page, markdown(summary), notebook_html(summary)):
         assert "Random search: 3 draws, the same for every arm and seed (lr 0.001 to 0.1, log-uniform)" in content
-        assert cell in content
+    assert cell in page
+    assert cell in markdown(summary)
     assert summary.search is not None
     assert summary.search.draws == 3
 

@@ -68,7 +68,8 @@ class Study(StudyFields):
                     raise ValueError(f"search {short(path)}: arm {arm.name!r} overrides it; leave one of them out")
             draws = (self.drawn(arm, method, 1) for arm in self.arms for method in self.method)
             if not any(path in arm.overrides for arm in draws):
-                raise ValueError(f"search {path}: no arm has a {path.partition('.')[0]} with that setting")
+                part = "averaging" if path.startswith("average.") else "method"
+                raise ValueError(f"search {path}: the {part} of no arm has that setting")
         for method in self.method:
             trials = {arm.name: self._different_draws(arm, method) for arm in self.arms}
             few, many = min(trials, key=trials.__getitem__), max(trials, key=trials.__getitem__)
