@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -19,12 +20,13 @@ from durm.report.page import markdown, write_report
 from durm.report.tables import search_table
 from durm.study.config import Study
 from durm.study.jobs import Execution
+from durm.study.merging import merge
 from durm.study.reading import make_study, read_study
 from durm.study.records import Summary
-from durm.study.runner import StudyState, run_study_to_verdict
+from durm.study.runner import run_study_to_verdict
 from durm.study.search import Range
 from durm.study.status import study_status
-from durm.study.store import Store
+from durm.study.store import Store, read_summary
 from durm.study.summary import read_results, write_summary
 from durm.study.verify import verify_study
 from durm.training.result import Result
@@ -374,6 +376,16 @@ def test_attacks_are_carried_over_between_arms_of_the_same_draw() -> None:
     assert [(ours.arm, theirs.arm) for ours, theirs in study(search=None, seeds=1).pairs()] == [("durm-1", "erm")]
 
 
+def test_the_number_of_dummies_is_chosen_among_selected_models_and_not_judged(tmp_path: Path) -> None:
+    """On validation durm-1 has 95 with its third draw, durm-2 96 with its first, which has 70 on the test set."""
+    test, val = {**TEST, "durm-2": [70.0, 99.0, 99.0]}, {**VALIDATION, "durm-2": [96.0, 10.0, 20.0]}
+    _, summary = keep(tmp_path, lambda trial: done(trial, test, val), dummies=[0, 1, 2])
+    (derived,) = summary.settings[0].derived.arms
+    assert derived.chosen == {"0": "durm-2", "1": "durm-2"}
+    assert derived.values["0"] == 70.0
+    assert summary.settings[0].derived.comparisons[0].verdict is None
+
+
 # What the reader is told.
 
 
@@ -481,20 +493,43 @@ def test_more_seeds_can_be_added(tmp_path: Path) -> None:
     assert summary.analyses == 2
 
 
-def judge(folder: Path, monkeypatch: pytest.MonkeyPatch, **values: Any) -> list[StudyState]:
-    monkeypatch.setattr("durm.training.trainer.run", lambda trial, context: done(trial))
-    return [*run_study_to_verdict(Store.create(folder, study(seeds=None, **values)), Execution(workers=0))]
+def test_two_folders_of_one_search_can_be_joined(tmp_path: Path) -> None:
+    for name, seeds in (("one", [0, 1, 2]), ("two", [3, 4, 5])):
+        keep(tmp_path / name, seeds=seeds)
+    store = merge([tmp_path / "one", tmp_path / "two"], tmp_path / "both").store
+    (comparison,) = read_summary(store.folder / "summary.json").settings[0].comparisons
+    assert (comparison.n, comparison.difference) == (6, pytest.approx(3.0))
+    assert verify_study(store.folder).findings == []
+
+
+def test_code_that_is_not_durms_is_not_searched() -> None:
+    with pytest.raises(InputError, match=r"`search` is for durm's own training loop"):
+        durm.compare(lambda seed: 1.0, arms={"a": {}, "b": {}}, search=LR)
 
 
 def test_a_search_until_decided_analyses_the_selected_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tests.study.test_search.study", lambda **values: make_study(
-        {"dummies": [0, 1], "search": LR, **{k: v for k, v in values.items() if v is not None}}))  # fmt: skip
-    (state,) = judge(tmp_path, monkeypatch, max_seeds=16)
+    """84 against 81 with an accuracy of ±0.1 is decided at the first analysis, of six seeds."""
+    monkeypatch.setattr("durm.training.trainer.run", lambda trial, context: done(trial))
+    planned = make_study({"dummies": [0, 1], "max_seeds": 16, "search": LR})
+    (state,) = run_study_to_verdict(Store.create(tmp_path, planned), Execution(workers=0))
     assert [comparison.verdict for comparison in state.summary.settings[0].comparisons] == ["better"]
     assert state.summary.done == 6 * 2 * 3
-    more = make_study({"dummies": [0, 1], "max_seeds": 16, "search": {**LR, "draws": 4}})
     with pytest.raises(InputError, match=r"search.draws was 3 and is now 4. Only arms and seeds can be added"):
-        Store.create(tmp_path, more)
+        Store.create(tmp_path, planned.updated(search={**LR, "draws": 4}))
+
+
+def test_it_goes_on_with_all_draws_of_further_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The selected models of both arms are alike but for ±1, so six seeds decide nothing, nor do ten."""
+
+    def run(trial: Trial, context: Any) -> Result:
+        return done(trial, {"erm": [0.0, 81.0, 0.0], "durm-1": [0.0, 0.0, 80.0 + 2 * (trial.seed % 2)]})
+
+    monkeypatch.setattr("durm.training.trainer.run", run)
+    planned = make_study({"dummies": [0, 1], "max_seeds": 10, "search": LR})
+    states = [*run_study_to_verdict(Store.create(tmp_path, planned), Execution(workers=0))]
+    assert [state.summary.done for state in states] == [6 * 6, 10 * 6]
+    assert [state.summary.settings[0].comparisons[0].n for state in states] == [6, 10]
+    assert verify_study(tmp_path).findings == []
 
 
 def test_a_published_search_is_verified_from_its_draws(tmp_path: Path) -> None:
@@ -556,7 +591,15 @@ def test_a_small_search_selects_what_one_would_pick_by_hand(tmp_path: Path) -> N
             assert found_of.searched[path] == {str(seed): best[dummies, seed][path] for seed in (0, 1)}
     by_hand = sum(best[2, seed]["test"] - best[0, seed]["test"] for seed in (0, 1)) / 2
     assert setting.comparisons[0].difference == pytest.approx(by_hand)
-    assert setting.comparisons[0].over == "seeds and samples"  # the outcomes are those of the selected runs
+    differences = []
+    for seed in ("0", "1"):
+        ids = [found.results[(*setting.key, arm.chosen[seed], int(seed))].trial for arm in setting.arms]
+        paths = [next((tmp_path / "trials").glob(f"*-{one}/outcomes.npz")) for one in ids]
+        erm, durm_2 = (np.load(path)["correct"].astype(float) for path in paths)
+        differences.append(100 * (durm_2 - erm))
+    assert setting.comparisons[0].over == "seeds and samples"
+    by_sample = np.mean(differences, axis=0)
+    assert setting.comparisons[0].variance_samples == pytest.approx(by_sample.var(ddof=1) / len(by_sample))
     assert verify_study(tmp_path).findings == []
     times = {folder: (folder / "result.json").stat().st_mtime_ns for folder in folders}
     again = durm.compare(**arguments, search=search, out=tmp_path, workers=0, quiet=True)
