@@ -90,7 +90,7 @@ def collect_scenes(
     baseline, *others = arms
     chosen = [baseline, *([name for name, arm in arms.items() if arm.dummies] or others)[:1]]
     runs = {(arm, seed): trial for (*place, arm, seed), trial in study.cells() if tuple(place) == where}
-    selected = {arm: setting.arm(arm).chosen for arm in chosen}
+    selected = {arm: setting.arm(arm).chosen if study.search else {} for arm in chosen}
     for seed in study.seeds:
         names = {arm: selected[arm].get(str(seed), arm) for arm in chosen}
         if any((name, seed) not in runs for name in names.values()):
