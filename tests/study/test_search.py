@@ -6,6 +6,7 @@ import math
 import shlex
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from durm.study.merging import merge
 from durm.study.reading import make_study, read_study
 from durm.study.records import Summary
 from durm.study.runner import run_study_to_verdict
+from durm.study.scenes import collect_scenes
 from durm.study.search import Range
 from durm.study.status import study_status
 from durm.study.store import Store, read_summary
@@ -448,6 +450,31 @@ def test_of_several_draws_only_a_selected_one_that_collapsed_is_warned_about(tmp
     collapsed = [text for text in summary.warnings if "collapsed" in text]
     assert len(collapsed) == 1
     assert collapsed[0].startswith("durm-1 draw 3 (digits, cnn, erm): 2 runs")
+
+
+def test_scenes_are_those_of_the_selected_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the checkpoints of the second draw are there; they are asked for, and no other."""
+    values = {"data": "segmentation:scenes", "dummies": [0, 1], "seeds": 1, "search": LR}
+    store = synthetic.store(tmp_path, lambda trial: 90.0, **values)
+    for trial in store.study.trials():
+        if draw(trial)[1] == 2:
+            (store.trial_folder(trial) / "checkpoint.pt").write_bytes(b"")
+    asked: list[str] = []
+
+    def load(path: Path, *arguments: object, **options: object) -> None:
+        asked.append(path.parent.name)
+        raise InputError("it is empty")
+
+    monkeypatch.setattr("durm.study.scenes.load_model", load)
+
+    def setting(number: int) -> Any:
+        arms = {name: SimpleNamespace(chosen={"0": f"{name} draw {number}"}) for name in ("erm", "durm-1")}
+        return SimpleNamespace(key=store.study.setting_names[0], arm=arms.__getitem__)
+
+    assert collect_scenes(store, setting(1)) is None
+    assert asked == []
+    assert collect_scenes(store, setting(2)) is None
+    assert ["erm_draw_2" in name for name in asked] == [True]
 
 
 # Going on, and verifying.
