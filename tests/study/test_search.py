@@ -356,6 +356,13 @@ def test_a_null_control_is_searched_like_its_arm(tmp_path: Path) -> None:
     assert [comparison.difference for comparison in control.comparisons] == [1.0, 1.0]
 
 
+def test_what_a_null_control_changes_cannot_be_searched_with_it() -> None:
+    search = {"draws": 3, "head_noise": [1e-6, 1e-3, "log"]}
+    assert study(search=search).search is not None
+    with pytest.raises(InputError, match=r"search head_noise: arm 'erm null' overrides it"):
+        study(search=search, null=True)
+
+
 def test_dummies_can_be_searched_where_no_arm_sets_them(tmp_path: Path) -> None:
     arms = [{"name": "plain"}, {"name": "smooth", "label_smoothing": 0.1}]
 

@@ -62,8 +62,9 @@ class Study(StudyFields):
         """Every path is some arm's and none overrides it; no arm has more trials to select from than another."""
         if self.search is None:
             return self
+        nulls = [arm.null() for arm in self.arms if self.null]
         for path in self.search.space:
-            for arm in self.arms:
+            for arm in (*self.arms, *nulls):
                 if arm.sets(path):
                     raise ValueError(f"search {short(path)}: arm {arm.name!r} overrides it; leave one of them out")
             draws = (self.drawn(arm, method, 1) for arm in self.arms for method in self.method)
