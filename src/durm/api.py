@@ -95,7 +95,7 @@ def compare(
         trial_cpus: cores of each trial under Ray; default: one for each thread.
         trial_gpus: GPUs of each trial under Ray, such as 0.25; default: 1 on device cuda, else none.
         quiet: no progress bar.
-        **study: of durm's own loop, every key of a study: `data`, `model`, `method`, `dummies`, `train`, `attacks`, …,
+        **study: of durm's own loop, every key of a study: `data`, `model`, `method`, `dummies`, `train`, `search`, …,
             and every key of `train`, such as `epochs`.
 
     Raises:

@@ -27,7 +27,7 @@ class StudyResult:
     Attributes:
         summary: everything that the study says, typed.
         store: the folder of the study; None for numbers that existed.
-        results: of each trial that is done.
+        results: of each trial that is done, by setting, arm and seed; with a search, `erm draw 3` in place of `erm`.
         failed: the trials that failed, with the reason. The same call runs them again.
     """
 
@@ -59,7 +59,7 @@ class StudyResult:
             {
                 **setting.setting,
                 **{"arm": arm.arm, "seed": _seed(seed), "value": value},
-                **self._measured(setting, arm.arm, seed),
+                **self._measured(setting, arm.chosen.get(seed, arm.arm), seed),
             }
             for setting in self.summary.settings
             for arm in setting.arms

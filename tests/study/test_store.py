@@ -16,6 +16,7 @@ from durm.study.reading import make_study
 from durm.study.results import sealed_result
 from durm.study.status import trial_states
 from durm.study.store import Store
+from durm.study.summary import read_results
 from tests.study import synthetic
 
 SMALL = {"name": "small", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 1}}
@@ -145,3 +146,15 @@ def test_a_folder_under_a_file_cannot_be_made(tmp_path: Path) -> None:
         Store.create(tmp_path / "file" / "study", small())
     with pytest.raises(InputError, match="is a file; expected a folder"):
         Store.create(tmp_path / "file", small())
+
+
+def test_arms_that_share_a_run_all_have_its_result_at_once(tmp_path: Path) -> None:
+    """The folder was empty when the trials were first asked for, and has the name of the first arm afterwards."""
+    arms = [{"name": "a"}, {"name": "b"}, {"name": "c", "label_smoothing": 0.1}]
+    store = Store.create(tmp_path, make_study({"arms": arms, "seeds": 1}))
+    assert not any(map(store.is_done, store.study.trials()))
+    for trial in store.study.runs():
+        other = Store.open(tmp_path)  # as another process has it
+        other.begin(trial)
+        other.keep(trial, synthetic.result(trial, 90.0))
+    assert [arm for *_, arm, _ in read_results(store)] == ["a", "b", "c"]

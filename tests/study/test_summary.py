@@ -407,7 +407,7 @@ def test_the_shape_that_the_design_promises(example: Example) -> None:
     summary = example.summary
     assert list(summary) == [
         *("schema_version", "study", "metric", "unit", "higher_is_better", "rope", "select", "max_seeds", "settings"),
-        *("averages", "across", "trials", "done", "lost", "looked_at", "warnings", "cost", "provenance"),
+        *("averages", "across", "trials", "done", "lost", "looked_at", "search", "warnings", "cost", "provenance"),
     ]
     assert summary["schema_version"] == 2
     assert (summary["study"], summary["metric"], summary["higher_is_better"]) == ("example", "accuracy", True)

@@ -21,6 +21,7 @@ durm compare
 durm compare --data folder:./my_images --model resnet18 --dummies 0,2 --seeds 10 --epochs 20 --out runs/mine
 durm compare --rope 0.3 --until-decided --max-seeds 40
 durm compare --dummies 0,2 --arm "smoothing: label_smoothing=0.1" --secondary nll
+durm compare --dummies 0,2 --search "lr=1e-3..1e-1 log" --draws 20
 durm compare --command "python train.py --seed {seed} --lr {lr}" --arm "base: lr=0.1" --arm "low: lr=0.01"
 durm compare --dummies 0,2 --seeds 40 --executor ray --address auto
 """
@@ -50,6 +51,14 @@ def compare(
         ),
     ] = None,
     seeds: Annotated[str | None, _arms(help="How many seeds, or which ones, with commas; default 10.")] = None,
+    search: Annotated[
+        list[str] | None,
+        _arms(
+            help='Draw a setting at random, as "lr=1e-3..1e-1 log", "batch_size=16..128" or "optimizer=sgd|adamw"; may '
+            "be repeated. All arms and seeds have the same draws; of each the best on validation counts."
+        ),
+    ] = None,
+    draws: Annotated[int | None, _arms(help="How many draws of --search; default 20.")] = None,
     metric: Annotated[
         str | None,
         _verdict(
@@ -134,6 +143,7 @@ def compare(
         parse_attack,
         parse_code_arm,
         parse_method,
+        parse_search,
         study_from_flags,
     )
     from durm.cli.run import judge
@@ -142,6 +152,8 @@ def compare(
         raise InputError(f"--max-seeds {max_seeds} goes with --until-decided; --seeds gives a fixed number")
     if seeds is not None and until_decided:
         raise InputError(f"--seeds {seeds} and --until-decided exclude each other; --max-seeds limits their number")
+    if draws is not None and not search:
+        raise InputError(f'--draws {draws} goes with --search, such as --search "lr=1e-3..1e-1 log"')
     optional: dict[str, Any] = {"metric": metric, "rope": rope, "seeds": None if seeds is None else _seeds(seeds)}
     optional["max_seeds"] = (DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds) if until_decided else None
     if secondary is not None:
@@ -165,6 +177,7 @@ def compare(
             "method": method != ["erm"],
             "attack": bool(attack),
             "null": null,
+            "search": bool(search),
             "loader_workers": bool(loader_workers),
             **dict.fromkeys({**train, **conditions}, True),
         }
@@ -207,6 +220,8 @@ def compare(
         raise InputError(
             f"--arm {arms[0]['name']!r} is one arm; to compare takes two: give another --arm, or --dummies 0"
         )
+    if search:
+        optional["search"] = {**parse_search(search), **({} if draws is None else {"draws": draws})}
     study = study_from_flags(
         {
             "name": _name(data, model),

@@ -1,7 +1,7 @@
 """From the texts of flags to values, and from what is wrong with values back to the words of flags."""
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from durm.errors import InputError
@@ -54,6 +54,25 @@ def parse_attack(text: str) -> dict[str, Any]:
     known = [name for name in AttackSpec.model_fields if name != "version"]
     example = '"KIND: key=value, …", such as "pgd: eps=8/255"'
     return _parse_named("--attack", text, "kind", known, example) if ":" in text else {"kind": text.strip()}
+
+
+def parse_search(texts: Sequence[str]) -> dict[str, Any]:
+    """A search: `lr=1e-3..1e-1 log`, `batch_size=16..128`, `optimizer=sgd|adamw`."""
+    import yaml
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        path, sign, domain = (part.strip() for part in text.partition("="))
+        choices, (low, dots, high) = domain.split("|"), domain.partition("..")
+        if not path or not sign or not (dots or choices[1:]):
+            raise InputError(f'--search {text!r}: expected "PATH=LOW..HIGH", "PATH=LOW..HIGH log" or "PATH=ONE|OTHER"')
+        if path in found:
+            raise InputError(f"--search {text!r}: {path} is given twice")
+        try:
+            found[path] = {"choices": [yaml.safe_load(one) for one in choices]} if choices[1:] else [low, *high.split()]
+        except yaml.YAMLError:
+            raise InputError(f"--search {text[:200]!r}: a value in it cannot be read") from None
+    return found
 
 
 def parse_tracker(text: str) -> tuple[str, str | None]:
@@ -169,7 +188,7 @@ def in_flags(problem: Any) -> str:
         flag = f"--attack: {name}" if loc[0] == "attacks" else as_flag(name)
     if problem["type"] != "value_error":
         return f"{flag} {problem['input']!r}: {message[0].lower()}{message[1:]}"
-    if message.startswith("arm "):
+    if message.startswith(("arm ", "search")):
         return f"--{message}"
     if flag and flag != "--train":
         return f"{flag.replace('--arms', '--arm or --dummies')} {message}"

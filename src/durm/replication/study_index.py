@@ -233,7 +233,7 @@ def _settings(folder: Path) -> list[Setting]:
     """The settings of a study. Those of single domains are left out, the means over the domains stand for them."""
     spec, rows = read_study(folder / "study.yaml", of_folder=True), _rows(folder / "results.csv")
     summary = read_summary(folder / "summary.json")
-    looks = len(summary.looked_at) if len(summary.looked_at) > 1 or summary.max_seeds else 0
+    looks = summary.analyses if summary.analyses > 1 or summary.max_seeds else 0
     found = []
     for entry in summary.sections:
         if not entry.setting or not {*entry.setting} <= {*AXES}:

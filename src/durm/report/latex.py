@@ -89,6 +89,8 @@ def _caption(setting: Setting, summary: Summary) -> str:
     metric, judged = summary.measured, [(setting, one) for one in setting.comparisons]
     label = f"{metric.label[0].upper()}{metric.label[1:]}{f' in {metric.unit}' if metric.unit else ''}"
     parts = [f"{label} {place(setting)}".strip() + ": mean and standard deviation over runs"]
+    if summary.search is not None:
+        parts.append(f"each the best of {summary.search.draws} random draws on validation")
     if judged:
         unit = f", in {metric.unit_of_differences}" if metric.unit_of_differences else ""
         paired = "paired difference" if all(one.paired for _, one in judged) else "difference"

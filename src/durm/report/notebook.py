@@ -6,7 +6,7 @@ from durm.report.captions import alternative_text
 from durm.report.estimation import estimation, forest
 from durm.report.figures import INK, drawing, inline_svg
 from durm.report.tables import Table, overview_table, verdict_table
-from durm.report.text import headline
+from durm.report.text import headline, search
 from durm.study.records import Summary
 
 _CARD = f"background: #fff; color: {INK}; padding: 12px; max-width: 60em; overflow-x: auto; font: 14px sans-serif"
@@ -21,7 +21,7 @@ def notebook_html(summary: Summary) -> str:
     with drawing():
         svg = (forest(summary) if several else estimation(shown[0], summary)).svg()
     alternative = alternative_text("forest" if several else "estimation", shown[0], summary)
-    notes = "".join(f"<p>{escape(note)}</p>" for note in summary.warnings)
+    notes = "".join(f"<p>{escape(note)}</p>" for note in filter(None, (search(summary), *summary.warnings)))
     return (
         f'<div style="{_CARD}"><p style="font-size: 16px; font-weight: bold">{escape(headline(summary))}</p>'
         f"{_html_table(table)}{notes}{inline_svg(svg, alternative, 'width: 100%; max-width: 46em')}</div>"

@@ -26,6 +26,7 @@ from durm.report.latex import latex
 from durm.report.probes import probe_figures
 from durm.report.settings import arms_of, as_yaml, changed_settings, last_day
 from durm.study.records import Setting, Summary
+from durm.study.selection import runs_that_count
 from durm.study.store import Store
 from durm.study.summary import Results
 from durm.training.result import Result
@@ -60,7 +61,8 @@ def write_report(
         all_figures: every figure also as PDF and PNG, which takes a third of a second each; otherwise the forest plot
             and the first estimation plots.
     """
-    found, overview = _draw_all(folder / "figures", summary, store, results or {}, data_root, all_figures)
+    results = runs_that_count(summary, results or {})
+    found, overview = _draw_all(folder / "figures", summary, store, results, data_root, all_figures)
     files = {"forest": overview} if overview else {}
     for index, pictures in enumerate(found):
         prefix = f"{index + 1:03d}-" if len(found) > 1 else ""
@@ -69,7 +71,7 @@ def write_report(
         folder / "figures", {f"{n}.{kind}": data for n, one in files.items() for kind, data in one.files.items()}
     )
     written = {"report.md": markdown(summary), "report.tex": latex(summary)}
-    written["report.html"] = _html(summary, store, results or {}, found, overview)
+    written["report.html"] = _html(summary, store, results, found, overview)
     if store is None:
         written["summary.json"] = json.dumps(summary.as_json(), indent=1, allow_nan=False)
     write_files(folder, {name: content.encode() for name, content in written.items()})
@@ -235,7 +237,7 @@ def _content(summary: Summary) -> dict[str, Any]:
     """What the page and the Markdown have in common."""
     of_setting = (
         *(tables.transfer_table, tables.probes_table, tables.groups_table, tables.other_metrics_table),
-        *(tables.secondary_table, tables.costs_table),
+        *(tables.secondary_table, tables.costs_table, tables.search_table),
     )
     of_both = (
         *(tables.verdict_table, tables.statistics_table, tables.null_table, tables.robustness_table),
@@ -264,6 +266,7 @@ def _content(summary: Summary) -> dict[str, Any]:
         "domains": tables.domains_tables(summary),
         "selections": tables.selections_table(summary),
         "selection": text.selection(summary),
+        "search": text.search(summary),
         "tables": {
             **{table.__name__.removesuffix("_table"): table for table in of_setting},
             **{table.__name__.removesuffix("_table"): partial(table, summary=summary) for table in of_both},

@@ -1,5 +1,6 @@
 """The tables of a study, as the terminal, the page and the Markdown show them: texts, and values to sort by."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,22 @@ def verdict_table(setting: Setting, summary: Summary) -> Table:
         for arm in [*setting.arms, *setting.derived.arms]
     ]
     return Table(["arm", "n", "mean", "std", *JUDGED], rows)
+
+
+def search_table(setting: Setting) -> Table:
+    """The selected values of each arm: the median and the range of numbers, how often of others; none of a mean."""
+    paths = list(dict.fromkeys(path for arm in setting.arms for path in arm.searched))
+    rows = [_row(arm.arm, *(_spread([*arm.searched.get(path, {}).values()]) for path in paths)) for arm in setting.arms]
+    return Table(["arm", *paths], rows if paths else [])
+
+
+def _spread(values: Sequence[object]) -> Cell:
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if not values or len(numbers) < len(values):
+        counts = {str(value): values.count(value) for value in values}
+        return Cell(", ".join(f"{value} {count} ×" for value, count in counts.items()) or "–")
+    middle, low, high = statistics.median(numbers), min(numbers), max(numbers)
+    return Cell(f"{middle:.3g}" + (f" ({low:.3g} … {high:.3g})" if low < high else ""), middle)
 
 
 def null_table(setting: Setting, summary: Summary) -> Table:

@@ -15,13 +15,14 @@ from durm.report.tables import (
     other_metrics_table,
     overview_table,
     robustness_table,
+    search_table,
     secondary_table,
     seeds_table,
     statistics_table,
     transfer_table,
     verdict_table,
 )
-from durm.report.text import across_sentence, headline, place, selection, sentences
+from durm.report.text import across_sentence, headline, place, search, selection, sentences
 from durm.study.records import Setting, Summary
 
 WIDTH = 100
@@ -57,6 +58,8 @@ def print_verdict(summary: Summary, *, verbose: bool = False, more: str = "verbo
             print()
         if plan:
             say(plan)
+    if summary.search is not None:
+        say(search(summary))
     shown = summary.warnings if verbose else summary.warnings[:MOST_NOTES]
     for warning in shown:
         say(f"Note: {warning}")
@@ -80,6 +83,7 @@ def _print_setting(setting: Setting, summary: Summary) -> None:
         say(f"{summary.measured.label} {place(setting)}")
     print_table(verdict_table(setting, summary))
     for table in (
+        search_table(setting),
         secondary_table(setting),
         _measured(statistics_table(setting, summary)),
         groups_table(setting),

@@ -193,8 +193,8 @@ def confidence(setting: Setting, comparison: Comparison, summary: Summary) -> st
     """The level of the interval that decides, 1 − α/m for m arms: `98.3 %`. Analyses that were not planned lower α."""
     families = (setting.comparisons, setting.derived.comparisons, setting.null_control.comparisons)
     family = next((one for one in families if comparison in one), [comparison])
-    unplanned = summary.max_seeds is None and len(summary.looked_at) > 1 and summary.schema_version > 1
-    level = 100 * (1 - (series_level(len(summary.looked_at)) if unplanned else ALPHA) / len(family))
+    unplanned = summary.max_seeds is None and summary.analyses > 1 and summary.schema_version > 1
+    level = 100 * (1 - (series_level(summary.analyses) if unplanned else ALPHA) / len(family))
     return f"{level:.{3 if level < 99 else 4}g} %"
 
 
@@ -298,6 +298,18 @@ def selection(summary: Summary) -> str:
     made = [f"{name} of {_steps(several)}" for name, several in ranges.items()]
     listed = f" ({'; '.join(made)})" if made else ""
     return f"{chosen}; methods that average weights keep their average{listed}"
+
+
+def search(summary: Summary) -> str:
+    """How hyper-parameters were searched; nothing without a search."""
+    if summary.search is None:
+        return ""
+    space = "; ".join(f"{path} {domain}" for path, domain in summary.search.space.items())
+    domains = " of the training domains" if summary.averages else ""
+    return (
+        f"Random search: {pluralize(summary.search.draws, 'draw')}, the same for every arm and seed ({space}). Of each "
+        f"arm and seed the draw that is best on validation{domains} counts."
+    )
 
 
 def _steps(several: Sequence[Mapping[str, float]]) -> str:

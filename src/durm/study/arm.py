@@ -48,7 +48,7 @@ class Arm(Strict):
             raise ValueError(f"the arm {values} has no name")
         if not isinstance(values.get("overrides"), dict):
             values = {"name": values.get("name"), "overrides": {k: v for k, v in values.items() if k != "name"}}
-        overrides = {f"train.{path}" if path in TRAIN else path: value for path, value in values["overrides"].items()}
+        overrides = {canonical_path(path): value for path, value in values["overrides"].items()}
         return {**values, "overrides": overrides}
 
     @model_validator(mode="after")
@@ -124,6 +124,23 @@ class Arm(Strict):
             average = as_averager({**average.model_dump(), **changes})
         return Method(objective=objective, average=average)
 
+    def sets(self, path: str) -> bool:
+        """Whether it overrides that path, alone or within a method or an averager that it brings."""
+        part, _, name = path.partition(".")
+        whole = self.overrides.get(part)
+        brought = self.overrides.get("method")
+        if part == "average" and whole is None and isinstance(brought, Mapping):
+            whole = brought.get("average")
+        return path in self.overrides or (isinstance(whole, Mapping) and name in whole)
+
+    def drawn(self, draw: Mapping[str, Any], method: Method, versions: Versions) -> "Arm":
+        """The same arm with the values of a draw; settings of a method or an averager only if its own has them."""
+        own = self._method(method, versions)
+        known = {f"method.{name}" for name in type(own.objective).model_fields}
+        known |= {f"average.{name}" for name in (type(own.average).model_fields if own.average else ())}
+        taken = {k: v for k, v in draw.items() if k in known or not k.startswith(("method.", "average."))}
+        return Arm(name=self.name, overrides={**self.overrides, **taken})
+
     def null(self) -> "Arm":
         """The same arm, changed in a way that should not matter: other dummies, or a head that is disturbed."""
         drawn = self.dummies and self.overrides.get("kind") != "constant"
@@ -132,6 +149,11 @@ class Arm(Strict):
 
     def written(self) -> dict[str, Any]:
         return {"name": self.name, **self.overrides}
+
+
+def canonical_path(path: str) -> str:
+    """`train.lr` of `lr`."""
+    return f"train.{path}" if path in TRAIN else path
 
 
 def _inside(overrides: Mapping[str, Any], part: str) -> dict[str, Any]:

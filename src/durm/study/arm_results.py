@@ -54,6 +54,7 @@ class Evidence:
         lost: the trials that failed for good, with the reason.
         read_outcomes: what a run made of each test sample; None where it was not kept.
         analyses: at how many numbers of seeds the study was analysed, this time included.
+        draws: of a search, the draw that was selected, by setting, arm and seed.
         domains: for a mean over held-out domains, the settings that it is over.
     """
 
@@ -62,6 +63,7 @@ class Evidence:
     lost: Mapping[Key, str] = field(default_factory=dict)
     read_outcomes: ReadOutcomes = lambda key: None
     analyses: int = 1
+    draws: Mapping[Key, int] = field(default_factory=dict)
     domains: Mapping[SettingKey, Sequence[SettingKey]] = field(default_factory=dict)
 
     def arm(self, setting: SettingKey, arm: str) -> dict[str, Result]:

@@ -61,10 +61,7 @@ def _needed_for_transfer(store: Store) -> set[str]:
     if attack is None or not isinstance(study, Study):
         return set()
     needed: set[str] = set()
-    trials = dict(study.cells())
-    for (data, model, method, arm, seed), trial in trials.items():
-        baseline, *others = study.arms_of((data, model, method))
-        other = trials[data, model, method, baseline, seed]
-        if arm in others and not TransferJob(trial, other, attack).is_done(store):
+    for trial, other in study.pairs():
+        if not TransferJob(trial, other, attack).is_done(store):
             needed |= {trial.id, other.id}
     return needed

@@ -19,6 +19,7 @@ from durm.study.arm import AXES, BY_ARM, Arm
 from durm.study.base import Key
 from durm.study.fields import ACCURACY, StudyFields
 from durm.study.problems import describe_problem
+from durm.study.search import draw_name, short
 from durm.training.trial import Conditions, Trial
 
 DERIVED = "durm-val"
@@ -39,6 +40,9 @@ class Study(StudyFields):
         for _, _, method in self.settings:
             labels = [arm.label(method) for arm in self.arms]
             own = {DERIVED, *(self.null_name(arm, method) for arm in self.arms if self.null)}
+            own |= {
+                draw_name(label, number) for label in labels for number in (self.search.numbers if self.search else ())
+            }
             if clash := {*labels} & own:
                 raise ValueError(f"arm {min(clash)!r}: durm gives that name to an arm of its own; choose another")
             if len({*labels}) < len(labels):
@@ -50,9 +54,47 @@ class Study(StudyFields):
             try:
                 self._trial(*self.settings[0], arm)
             except ValueError as error:
-                reason = describe_problem(error) if isinstance(error, ValidationError) else error
-                raise ValueError(f"arm {arm.name!r}: {reason}") from None
+                raise ValueError(f"arm {arm.name!r}: {_reason(error)}") from None
         return self
+
+    @model_validator(mode="after")
+    def _search_is_fair(self) -> "Study":
+        """Every path is some arm's and none overrides it; no arm has more trials to select from than another."""
+        if self.search is None:
+            return self
+        nulls = [arm.null() for arm in self.arms if self.null]
+        for path in self.search.space:
+            for arm in (*self.arms, *nulls):
+                if arm.sets(path):
+                    raise ValueError(f"search {short(path)}: arm {arm.name!r} overrides it; leave one of them out")
+            draws = (self.drawn(arm, method, 1) for arm in self.arms for method in self.method)
+            if not any(path in arm.overrides for arm in draws):
+                part = "averaging" if path.startswith("average.") else "method"
+                raise ValueError(f"search {path}: the {part} of no arm has that setting")
+        for method in self.method:
+            trials = {arm.name: self._different_draws(arm, method) for arm in self.arms}
+            few, many = min(trials, key=trials.__getitem__), max(trials, key=trials.__getitem__)
+            if trials[few] < trials[many]:
+                raise ValueError(
+                    f"search: arm {many!r} would be the best of {trials[many]} trials, arm {few!r} of {trials[few]}, "
+                    "and selection alone gains; search a setting that all arms have as well, such as lr"
+                )
+        return self
+
+    def _different_draws(self, arm: Arm, method: Method) -> int:
+        """How many trials the draws are."""
+        assert self.search is not None
+        ids = set()
+        for number in self.search.numbers:
+            try:
+                ids.add(self._trial(self.data[0], self.model[0], method, self.drawn(arm, method, number)).id)
+            except ValueError as error:
+                raise ValueError(f"search: draw {number} of arm {arm.name!r}: {_reason(error)}") from None
+        return len(ids)
+
+    def drawn(self, arm: Arm, method: Method, number: int) -> Arm:
+        """The arm under that method, with the values of a draw."""
+        return arm if self.search is None else arm.drawn(self.search.draw(number), method, self.versions)
 
     def cells(self) -> list[tuple[Key, Trial]]:
         """Every trial, with its place in the study."""
@@ -60,10 +102,23 @@ class Study(StudyFields):
         for place, (data, model, method) in zip(self.setting_names, self.settings, strict=True):
             named = [(arm.label(method), arm) for arm in self.arms]
             named += [(self.null_name(arm, method), arm.null()) for arm in self.arms if self.null]
+            if self.search is not None:
+                numbers = self.search.numbers
+                named = [(draw_name(name, k), self.drawn(arm, method, k)) for k in numbers for name, arm in named]
             first += [((*place, name), self._trial(data, model, method, arm, name)) for name, arm in named]
         return [
             ((*place, seed), trial.model_copy(update={"seed": seed})) for seed in self.seeds for place, trial in first
         ]
+
+    def pairs(self) -> list[tuple[Trial, Trial]]:
+        """Every trial of another arm with the baseline's of the same setting, seed and draw."""
+        trials, found = dict(self.cells()), []
+        for seed, place in product(self.seeds, self.setting_names):
+            arms = [*self.arms_of(place)]
+            for names in [[draw_name(arm, k) for arm in arms] for k in self.search.numbers] if self.search else [arms]:
+                baseline, *others = [(*place, name, seed) for name in names]
+                found += [(trials[key], trials[baseline]) for key in others]
+        return found
 
     @property
     def code(self) -> list[str]:
@@ -131,7 +186,12 @@ class Study(StudyFields):
         """The whole spec, with every default in it, as it is written to study.yaml."""
         values = self.model_dump(mode="json", exclude=_VERSION)
         values |= {"arms": [arm.written() for arm in self.arms], "method": [one.written() for one in self.method]}
+        values["search"] = None if self.search is None else self.search.written()
         return {key: values[key] for key in sorted(values, key=lambda key: key in Conditions.model_fields)}
+
+
+def _reason(error: ValueError) -> Any:
+    return describe_problem(error) if isinstance(error, ValidationError) else error
 
 
 _VERSION: Any = {"version": True, "train": {"version"}, "attacks": {"__all__": {"version"}}}

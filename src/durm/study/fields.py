@@ -12,6 +12,7 @@ from durm.methods.version1 import split_flat
 from durm.metrics import Task, describe_metric, find_metric, metric_names
 from durm.study.arm import Arm, arms_of, did_you_mean
 from durm.study.base import BaseStudy, check_no_twice, default_seeds
+from durm.study.search import Search
 from durm.training.trial import Conditions, TrainSpec, newest_component_versions
 
 ACCURACY = "accuracy"
@@ -38,6 +39,8 @@ class StudyFields(BaseStudy, Conditions):
         secondary: further metrics that are judged, each by its own margin; they never enter the headline.
         rope: half the width of the equivalence margin, in the unit of the metric; left out, that of the metric.
         null: whether there is a null control.
+        search: a random search, such as `{draws: 20, lr: [1e-3, 1e-1, log]}`: every arm runs every draw on every seed,
+            and the best on validation counts (see `durm.study.search`).
     """
 
     data: tuple[str, ...] = ("digits",)
@@ -49,6 +52,7 @@ class StudyFields(BaseStudy, Conditions):
     secondary: tuple[str, ...] = ()
     rope: NotNegative
     null: bool = False
+    search: Search | None = None
     versions: dict[str, int] = Field(default_factory=newest_versions)
 
     @field_validator("data", "model", "secondary", mode="before")

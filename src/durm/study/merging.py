@@ -14,7 +14,7 @@ from durm.study.code_record import read_code_record, write_code_record
 from durm.study.data_record import RecordedData, read_data_record, write_data_record
 from durm.study.results import RESULT
 from durm.study.store import Store, difference
-from durm.study.summary import read_results, rows, summarize_store
+from durm.study.summary import read_results, summarize_store, tables_of_runs
 from durm.training.result import Result
 
 FOUND = ("metrics", "val", "train", "weights_sha256", "test_sha256")
@@ -62,9 +62,12 @@ def merge(folders: Sequence[Path], out: Path | None = None) -> Merged:
                 _copy(source.trial_folder(trial), target.trial_folder(trial))
     results = read_results(target)
     if results:
-        analyses = sorted({size for store in stores for size in store.looked_at()})
-        summary = summarize_store(target, results, analyses)
-        target.keep_summary(summary, rows(results, summary.metric))
+        analyses = [
+            sorted({size for store in stores for size in store.looked_at(name)})
+            for name in ("looked_at", "draws_looked_at")
+        ]
+        summary = summarize_store(target, results, *analyses)
+        target.keep_summary(summary, tables_of_runs(summary, results))
     return Merged(target, sum(map(target.is_done, study.runs())), {s.folder: taken[s.folder] for s in stores}, several)
 
 

@@ -10,11 +10,13 @@ from durm.study.config import Study
 from durm.study.pairing import runs_on_other_data, without_record
 from durm.study.records import Setting, Summary
 from durm.study.robustness import masked
+from durm.study.selection import at_an_edge, runs_judged
 from durm.study.training_warnings import collapsed, without_effect
 from durm.training.result import Result
 
 
 def warnings_of(summary: Summary, study: Study, results: Mapping[Key, Result]) -> list[str]:
+    judged = runs_judged(summary, results)
     return [
         *_missing(summary),
         *_other_data(study, results),
@@ -23,10 +25,11 @@ def warnings_of(summary: Summary, study: Study, results: Mapping[Key, Result]) -
         *_coarse(summary, results),
         *_seeds_only(summary, results),
         *_conditions(summary),
-        *collapsed(study, results),
-        *without_effect(results),
+        *collapsed(study, results, judged),
+        *without_effect({key: result for key, result in results.items() if key in judged}),
         *_differences(summary),
         *masked(study, summary.settings),
+        *at_an_edge(study, summary),
     ]
 
 
@@ -51,7 +54,12 @@ def _missing(summary: Summary) -> Iterator[str]:
     if summary.lost:
         yield (
             f"{pluralize(summary.lost, 'run')} of {summary.trials} failed and {'is' if summary.lost == 1 else 'are'} "
-            "lost. An arm has a word only if it would be the same with each lost run at the worst value of any arm."
+            "lost. "
+            + (
+                "An arm has a word only if it would be the same with each lost run at the worst value of any arm."
+                if summary.search is None
+                else "A draw that failed is not selected; its arm is the best of the others."
+            )
         )
 
 
@@ -70,10 +78,13 @@ def _other_data(study: Study, results: Mapping[Key, Result]) -> Iterator[str]:
 
 
 def _added_seeds(summary: Summary) -> Iterator[str]:
-    if summary.max_seeds is None and len(summary.looked_at) > 1:
+    if summary.max_seeds is None and summary.analyses > 1:
+        draws = summary.search.draws_looked_at if summary.search else []
+        added = {what: sizes for what, sizes in (("seeds", summary.looked_at), ("draws", draws)) if len(sizes) > 1}
+        at = " and ".join(f"{', '.join(map(str, sizes))} {what}" for what, sizes in added.items())
         yield (
-            f"Seeds were added after a verdict had been seen (at {', '.join(map(str, summary.looked_at))} seeds), so "
-            f"this analysis has the level of number {len(summary.looked_at)} in a series, 6α/(πk)², and its interval "
+            f"{' and '.join(added).capitalize()} were added after a verdict had been seen (at {at}), so "
+            f"this analysis has the level of number {summary.analyses} in a series, 6α/(πk)², and its interval "
             "is wider."
         )
 

@@ -43,7 +43,8 @@ class ArmSummary(ArmValues):
         train_accuracy, val_accuracy: of those parts.
         seconds_per_step, parameters: what it costs.
         seconds, cpu_seconds, peak_memory: of a run, in seconds and bytes; CPU time of functions and commands only.
-        chosen: of an arm that takes, for each seed, one of several: which.
+        chosen: of an arm that takes, for each seed, one of several: which. Of a search, the runs of the selected draws.
+        searched: of a search, the selected values: path → seed → value.
     """
 
     dummies: int | None = None
@@ -65,6 +66,7 @@ class ArmSummary(ArmValues):
     cpu_seconds: float | None = None
     peak_memory: float | None = None
     chosen: dict[str, str] = Field(default_factory=dict)
+    searched: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 class AttackedArm(ArmValues):
@@ -197,6 +199,17 @@ class StudyProvenance(Record):
         return [name for name, value in self if isinstance(value, list)]
 
 
+class SearchSummary(Record):
+    """A random search: how many draws every arm had on every seed, and from where each value was drawn.
+
+    `draws_looked_at` are the numbers of draws at which a summary was made.
+    """
+
+    draws: int
+    space: dict[str, str]
+    draws_looked_at: list[int] = Field(default_factory=list)
+
+
 class Summary(Record):
     """Everything that a study says.
 
@@ -214,6 +227,7 @@ class Summary(Record):
         across: of several settings (or means over domains), what they say together about each arm.
         trials, done, lost: how many runs there are, how many of them are finished, and how many failed for good.
         looked_at: the numbers of seeds at which a summary was made.
+        search: of a study with a search, what was drawn; each seed of an arm is its best draw on validation.
         warnings: what a reader has to know before believing the verdict.
     """
 
@@ -232,6 +246,7 @@ class Summary(Record):
     done: int = 0
     lost: int = 0
     looked_at: list[int] = Field(default_factory=list)
+    search: SearchSummary | None = None
     warnings: list[str] = Field(default_factory=list)
     cost: StudyCost = StudyCost()
     provenance: StudyProvenance = StudyProvenance()
@@ -242,6 +257,11 @@ class Summary(Record):
         task: Task | None = "segmentation" if any(setting.classes for setting in self.settings) else None
         known = describe_metric(self.metric, task)
         return known if self.unit is None else replace(known, unit=self.unit, higher_is_better=self.higher_is_better)
+
+    @property
+    def analyses(self) -> int:
+        """How often it was judged: with more seeds, or with more draws of a search."""
+        return len(self.looked_at) + max(0, len(self.search.draws_looked_at) - 1 if self.search else 0)
 
     @property
     def over_samples(self) -> bool:

@@ -167,12 +167,9 @@ def transfer_jobs(store: Store) -> list[TransferJob]:
     attack = transferred_attack(study.attacks) if isinstance(study, Study) else None
     if attack is None or not isinstance(study, Study):
         return []
-    jobs, trials = [], dict(study.cells())
-    for (data, model, method, arm, seed), trial in trials.items():
-        baseline, *others = study.arms_of((data, model, method))
-        other = trials[data, model, method, baseline, seed]
-        if arm in others and store.is_done(trial) and store.is_done(other):
-            jobs.append(TransferJob(trial, other, attack))
+    jobs = [
+        TransferJob(trial, other, attack) for trial, other in study.pairs() if all(map(store.is_done, (trial, other)))
+    ]
     return [job for job in jobs if not job.is_done(store)]
 
 

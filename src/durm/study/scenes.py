@@ -89,8 +89,13 @@ def collect_scenes(
     arms = study.arms_of(where)
     baseline, *others = arms
     chosen = [baseline, *([name for name, arm in arms.items() if arm.dummies] or others)[:1]]
-    trials = {(arm, seed): trial for (*place, arm, seed), trial in study.cells() if tuple(place) == where}
+    runs = {(arm, seed): trial for (*place, arm, seed), trial in study.cells() if tuple(place) == where}
+    selected = {arm: setting.arm(arm).chosen if study.search else {} for arm in chosen}
     for seed in study.seeds:
+        names = {arm: selected[arm].get(str(seed), arm) for arm in chosen}
+        if any((name, seed) not in runs for name in names.values()):
+            continue  # no draw of a search was selected yet
+        trials = {(arm, seed): runs[name, seed] for arm, name in names.items()}
         paths = {arm: store.trial_folder(trials[arm, seed]) / "checkpoint.pt" for arm in chosen}
         if all(path.is_file() and store.is_done(trials[arm, seed]) for arm, path in paths.items()):
             break

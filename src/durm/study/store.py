@@ -196,18 +196,21 @@ class Store:
             set_aside(path)
         atomic_write(path, json.dumps(_seal.seal({**found, "trial": trial.id})).encode())
 
-    def looked_at(self) -> list[int]:
-        """The numbers of seeds at which a summary was made before, even if the rest of it can no longer be read."""
-        match = re.search(rb'"looked_at":\s*\[([\d,\s]*)\]', read_bytes(self.folder / _SUMMARY) or b"")
+    def looked_at(self, name: str = "looked_at") -> list[int]:
+        """The numbers of seeds at which a summary was made before, even if the rest of it can no longer be read.
+
+        `draws_looked_at` are those of draws.
+        """
+        match = re.search(rf'"{name}":\s*\[([\d,\s]*)\]'.encode(), read_bytes(self.folder / _SUMMARY) or b"")
         return [int(size) for size in match[1].split(b",") if size.strip()] if match else []
 
-    def keep_summary(self, summary: Summary, rows: str) -> None:
-        """Keeps the summary, and one row for each trial as CSV. A damaged summary that is there is set aside."""
+    def keep_summary(self, summary: Summary, tables: Mapping[str, str]) -> None:
+        """Keeps the summary, and tables of runs as CSV. A damaged summary that is there is set aside."""
         path = self.folder / _SUMMARY
         if stamp(path) is not None and not _is_json(read_bytes(path)):
             set_aside(path)
         content = json.dumps(summary.as_json(), indent=1, allow_nan=False)
-        write_files(self.folder, {_SUMMARY: content.encode(), "results.csv": rows.encode()})
+        write_files(self.folder, {_SUMMARY: content.encode(), **{name: text.encode() for name, text in tables.items()}})
 
     def fail(self, trial: AnyTrial, reason: str, kind: str = "trial", *, pending: bool = False) -> None:
         """Keeps why that kind of work failed; `pending` if it was not the fault of the trial."""
@@ -333,11 +336,14 @@ def _check_only_adds(folder: Path, old: dict[str, Any], new: dict[str, Any], *, 
     differences = [
         difference(key, old[key], new[key])
         for key in old
-        if key not in (*later, "devices") and not _adds(key, old[key], new[key])  # devices are only where it runs
+        if key not in (*later, "devices")  # devices are only where it runs
+        and not _adds(key, old[key], new[key])
+        and not (key == "search" and not old["max_seeds"] and _adds_draws(old[key], new[key]))
     ]
     if differences:
+        added = "arms, seeds and draws" if old.get("search") and not old["max_seeds"] else "arms and seeds"
         raise InputError(
-            f"{folder} holds another study: {'; '.join(differences)}. Only arms and seeds can be added; "
+            f"{folder} holds another study: {'; '.join(differences)}. Only {added} can be added; "
             "take another folder with `out`"
         )
 
@@ -349,6 +355,11 @@ def _adds(key: str, old: Any, new: Any) -> bool:
     if key in ("arms", "seeds"):
         return old[:1] == new[:1] and all(item in new for item in old)
     return bool(old == new or (key == "null" and new))
+
+
+def _adds_draws(old: Any, new: Any) -> bool:
+    """A plan of analyses until decided cannot be changed by it: every seed that was analysed would be another one."""
+    return bool(old and new and old == {**new, "draws": old["draws"]} and old["draws"] < new["draws"])
 
 
 def difference(key: str, old: Any, new: Any) -> str:

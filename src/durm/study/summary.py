@@ -31,6 +31,8 @@ from durm.study.records import (
     Summary,
 )
 from durm.study.robustness import robustness
+from durm.study.search import draw_name
+from durm.study.selection import runs_that_count, search_summary, searched_values, select_draws
 from durm.study.store import Store
 from durm.training.result import Result
 
@@ -50,12 +52,20 @@ def read_results(store: Store) -> dict[Key, Result]:
 
 def write_summary(store: Store, results: Results) -> Summary:
     """Summarises what is done, and keeps it as summary.json, and the rows as results.csv, in the study's folder."""
-    summary = summarize_store(store, results, store.looked_at())
-    store.keep_summary(summary, rows(results, summary.metric))
+    summary = summarize_store(store, results, store.looked_at(), store.looked_at("draws_looked_at"))
+    store.keep_summary(summary, tables_of_runs(summary, results))
     return summary
 
 
-def summarize_store(store: Store, results: Results, looked_at: Sequence[int]) -> Summary:
+def tables_of_runs(summary: Summary, results: Results) -> dict[str, str]:
+    """results.csv: a row for each run that counts. With a search draws.csv too: a row for each draw."""
+    draws = {} if summary.search is None else {"draws.csv": rows(results, summary.metric)}
+    return {"results.csv": rows(runs_that_count(summary, results), summary.metric), **draws}
+
+
+def summarize_store(
+    store: Store, results: Results, looked_at: Sequence[int], draws_looked_at: Sequence[int] = ()
+) -> Summary:
     """What the results in a folder say, with the outcomes of test samples and the runs that are lost."""
     study, trials = store.study, dict(store.study.cells())
     lost = {key: reason for key, trial in trials.items() if (reason := store.lost(trial)) is not None}
@@ -67,7 +77,7 @@ def summarize_store(store: Store, results: Results, looked_at: Sequence[int]) ->
     def read_outcomes(key: Key) -> Outcomes | None:
         return store.outcomes(trials[key])
 
-    return summarize(study, results, looked_at, lost, read_outcomes)
+    return summarize(study, results, looked_at, lost, read_outcomes, draws_looked_at)
 
 
 def rows(results: Results, metric: str) -> str:
@@ -100,6 +110,7 @@ def summarize(
     looked_at: Sequence[int] = (),
     lost: Mapping[Key, str] | None = None,
     read_outcomes: Callable[[Key], Outcomes | None] = lambda key: None,
+    draws_looked_at: Sequence[int] = (),
 ) -> Summary:
     """What the results say. Values are unrounded; numbers that are not defined are None.
 
@@ -109,12 +120,23 @@ def summarize(
         looked_at: the numbers of seeds at which a summary was made before.
         lost: the trials that failed for good, with the reason.
         read_outcomes: what a run made of each test sample.
+        draws_looked_at: the numbers of draws at which a summary was made before.
     """
     runs = {key: trial.id for key, trial in study.cells()}
-    looks = sorted({*looked_at, *([len(study.seeds)] if _pairs(study, results) > 1 else [])})
     apart = {*runs_on_other_data(study, results)}
     paired = {key: result for key, result in results.items() if key not in apart}
-    evidence = Evidence(study, paired, lost or {}, read_outcomes, max(1, len(looks)))
+    selection = select_draws(study, paired, lost or {})
+    analysed = _pairs(study, selection.results if study.search else results) > 1
+    looks = sorted({*looked_at, *([len(study.seeds)] if analysed else [])})
+    draws = sorted({*draws_looked_at, *([study.search.draws] if study.search and analysed else [])})
+    evidence = Evidence(
+        study,
+        selection.results,
+        selection.lost,
+        lambda key: read_outcomes(selection.run_of(key)),
+        analyses=max(1, len(looks) + max(0, len(draws) - 1)),
+        draws=selection.draws,
+    )
     settings = [_setting(evidence, setting) for setting in study.setting_names]
     averages = _averages(evidence)
     metric = describe_metric(study.metric, study.task)
@@ -133,6 +155,7 @@ def summarize(
         done=len({runs[key] for key in results if key in runs}),
         lost=len({runs[key] for key in lost or {}}),
         looked_at=looks,
+        search=search_summary(study, draws),
         cost=summarize_cost(results),
         provenance=summarize_provenance(results),
     )
@@ -165,9 +188,14 @@ def _setting(evidence: Evidence, setting: SettingKey) -> Setting:
     def judged(*family: tuple[str, str]) -> list[Comparison]:
         return [_with_cost(one, every) for one in evidence.compare(setting, family, values, study.metric)]
 
+    def drawn(name: str) -> dict[str, Any]:
+        found = {str(key[4]): number for key, number in evidence.draws.items() if key[:4] == (*setting, name)}
+        chosen = {seed: draw_name(name, number) for seed, number in found.items()}
+        return {"chosen": chosen, "searched": searched_values(study, name, setting, found)} if found else {}
+
     return Setting(
         setting={axis: name for axis, name in zip(AXES, setting, strict=True) if name != BY_ARM},
-        arms=[_arm(name, arm.dummies, arms[name], study.metric) for name, arm in named.items()],
+        arms=[_arm(name, arm.dummies, arms[name], study.metric, **drawn(name)) for name, arm in named.items()],
         comparisons=judged(*((name, baseline) for name in others)),
         secondary=[_secondary(evidence, setting, arms, metric) for metric in study.secondary],
         robustness=robustness(evidence, setting, arms),
@@ -178,7 +206,9 @@ def _setting(evidence: Evidence, setting: SettingKey) -> Setting:
             comparisons=[_not_judged(one) for one in judged((DERIVED, baseline))] if chosen else [],
         ),
         null_control=Group(
-            arms=[_arm(name, named[of].dummies, null[name], study.metric) for name, of in null_arms.items()],
+            arms=[
+                _arm(name, named[of].dummies, null[name], study.metric, **drawn(name)) for name, of in null_arms.items()
+            ],
             comparisons=judged(*null_arms.items()),
         ),
     )
@@ -265,7 +295,12 @@ def _mean(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _arm(
-    name: str, dummies: int | None, found: ArmResults, metric: str, chosen: Mapping[str, str] | None = None
+    name: str,
+    dummies: int | None,
+    found: ArmResults,
+    metric: str,
+    chosen: Mapping[str, str] | None = None,
+    searched: Mapping[str, dict[str, Any]] | None = None,
 ) -> ArmSummary:
     values, results = values_of(found, metric), list(found.values())
 
@@ -278,7 +313,7 @@ def _arm(
     first = results[0] if results else None
     return ArmSummary(
         arm=name,
-        dummies=dummies,
+        dummies=None if "dummies" in (searched or ()) else dummies,
         **describe(values),
         balanced_accuracy=mean_metric("balanced_accuracy"),
         nll=mean_metric("nll"),
@@ -301,6 +336,7 @@ def _arm(
         **run_costs(results),
         values=values,
         chosen=dict(chosen or {}),
+        searched=dict(searched or {}),
     )
 
 

@@ -1,7 +1,7 @@
 """Trainings that went wrong without an error: methods that collapsed, settings that never took effect."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from durm._text import pluralize, some
 from durm.methods import OBJECTIVES
@@ -17,10 +17,11 @@ STANDARD_ERRORS = 3
 """So many a loss must have, of an accuracy of 50 %: with 100 validation samples it is 15 points."""
 
 
-def collapsed(study: Study, results: Mapping[Key, Result]) -> Iterator[str]:
+def collapsed(study: Study, results: Mapping[Key, Result], judged: Collection[Key] | None = None) -> Iterator[str]:
     """Runs whose validation ended far below its own best, or far below that of ERM with the same seed and training.
 
-    Adversarial training is not compared with ERM: it gives up clean accuracy on purpose.
+    Those that are not `judged`, by default none, are only what others are compared with. Adversarial training is not
+    compared with ERM: it gives up clean accuracy on purpose.
     """
     trials = {key: trial for key, trial in study.cells() if key in results}
     erm = {
@@ -30,6 +31,8 @@ def collapsed(study: Study, results: Mapping[Key, Result]) -> Iterator[str]:
     }
     found: dict[tuple[str, ...], list[tuple[float, str]]] = {}
     for key, trial in trials.items():
+        if judged is not None and key not in judged:
+            continue
         result, own = results[key], _curve(results[key])
         value = _selected(result)
         other = value if OBJECTIVES[trial.method.name].is_adversarial else erm.get(_place(trial), value)

@@ -25,6 +25,7 @@ from durm.study.data_record import DataChanged, compare_data, read_data_record
 from durm.study.pairing import runs_on_other_data
 from durm.study.reading import read_any_study
 from durm.study.records import ArmValues, Setting, Summary
+from durm.study.search import draw_name
 from durm.study.store import Store, read_summary
 from durm.study.summary import read_results, summarize_store
 from durm.training import checkpoint
@@ -97,7 +98,8 @@ def _check_trials(store: Store, data_root: Path | None, found: Verification) -> 
         return
     kept = read_summary(path)
     if not found.findings:  # or the results that are not believed would make another summary
-        made = summarize_store(store, read_results(store), kept.looked_at)
+        draws = kept.search.draws_looked_at if kept.search else ()
+        made = summarize_store(store, read_results(store), kept.looked_at, draws)
         found.findings += _differences(kept.as_json(), made.as_json())
 
 
@@ -135,20 +137,36 @@ def _check_published(folder: Path, study: BaseStudy, found: Verification) -> Non
     rows = _read_rows(folder / "results.csv")
     summary = read_summary(folder / "summary.json")
     ids = {(_place_name(key[:3]), key[3], str(key[4])): trial.id for key, trial in study.cells()}
-    for key, row in rows.items():
-        where = f"results.csv, {', '.join(key)}"
+    name, runs = "results.csv", rows
+    if isinstance(study, Study) and study.search is not None:
+        name, runs = "draws.csv", _read_rows(folder / "draws.csv")
+        found.findings += _check_selection(study, rows, runs)
+    for key, row in runs.items():
+        where = f"{name}, {', '.join(key)}"
         if key not in ids:
             found.findings.append(f"{where}: study.yaml has no such trial")
         elif row.get("trial") != ids[key]:
             found.findings.append(f"{where}: trial {row.get('trial')} is not that of study.yaml, {ids[key]}")
-    found.checked = len(rows)
-    if summary.done != len({row.get("trial") for row in rows.values()}):
-        found.findings.append(f"summary.json counts {summary.done} finished trials, results.csv has {len(rows)}")
+    found.checked = len(runs)
+    if summary.done != len({row.get("trial") for row in runs.values()}):
+        found.findings.append(f"summary.json counts {summary.done} finished trials, {name} has {len(runs)}")
     for setting in summary.settings:
         found.findings += _check_setting(setting, summary, study, rows, [setting.key])
     for average in summary.averages:
         places = [(f"{average.key[0]}:{domain}", *average.key[1:]) for domain in average.domains or ()]
         found.findings += _check_setting(average, summary, study, rows, places)
+
+
+def _check_selection(study: Study, rows: Rows, draws: Rows) -> Iterator[str]:
+    """Every run that counts is the draw that is best on validation."""
+    assert study.search is not None
+    column = f"val_{study.validation_metric}"
+    for (setting, arm, seed), row in rows.items():
+        found = {k: draws.get((setting, draw_name(arm, k), seed), {}) for k in study.search.numbers}
+        values = {k: float(text) for k, one in found.items() if (text := one.get(column))}
+        best = found[describe_metric(study.validation_metric).best(values)] if values else {}
+        if any(row.get(name) != value for name, value in best.items() if name != "arm") or not best:
+            yield f"results.csv, {setting}, {arm}, {seed}: it is not the draw that is best on validation in draws.csv"
 
 
 def _check_setting(
@@ -206,7 +224,7 @@ def _check_comparisons(
             return None
         return SampleVariance(one.samples, one.variance_samples, one.variance_residual)
 
-    analyses = len(summary.looked_at)
+    analyses = summary.analyses
     made = compare_family(
         [(one.arm, one.baseline) for one in comparisons],
         values,
