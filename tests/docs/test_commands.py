@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import typer.main
 from PIL import Image
+from scipy.io import wavfile
 
 from durm.cli import app
 from tests.docs.pages import PAGES, ROOT, blocks, commands, name
@@ -19,7 +20,7 @@ from tests.docs.pages import PAGES, ROOT, blocks, commands, name
 COMMANDS = [(page, words) for page in PAGES for words in commands(page)]
 ELSEWHERE = re.compile(
     r"--pretrained|--download|--address|--executor|cuda|--data-root|--track mlflow|--open|…|hf:"
-    r"|CKPT|CHECKPOINT|runs/one|runs/here"
+    r"|CKPT|CHECKPOINT|runs/one|runs/here|runs/both"
 )
 """What needs a network, a cluster, a GPU, published data or runs of another page: it is parsed and does not run."""
 SMALL = {"--epochs": "1", "--seeds": "2", "--max-seeds": "6", "--workers": "1", "--iterations": "2"}
@@ -64,7 +65,14 @@ def folder(tmp_path: Path) -> Path:
         pixels = random.integers(0, 255, (64, 64, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "streets" / "images" / f"{index}.png")
         Image.fromarray(pixels[..., 0] % 3).save(tmp_path / "streets" / "masks" / f"{index}.png")
+    for kind, hertz in (("low", 200), ("high", 2000)):
+        (tmp_path / "sounds" / kind).mkdir(parents=True)
+        for index in range(10):
+            wave = 10_000 * np.sin(2 * np.pi * hertz * np.arange(4000) / 8000 + index)
+            wavfile.write(tmp_path / "sounds" / kind / f"{index}.wav", 8000, wave.astype(np.int16))
     (tmp_path / "train.py").write_text(TRAIN)
+    own = next(code for code in blocks(ROOT / "docs/how-to/own-model.md", "python") if "networks.py" in code)
+    (tmp_path / "networks.py").write_text(own)
     rows = [f"{arm},{seed},{93 + random.random():.2f}" for seed in range(6) for arm in ("base", "trick")]
     (tmp_path / "results.csv").write_text("\n".join(["arm,seed,accuracy", *rows]))
     texts = [f'"{("good", "bad")[row % 2]} film {row}",{("yes", "no")[row % 2]},{row % 8 // 2}' for row in range(40)]
@@ -76,6 +84,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "digits.yaml").write_text(digits.replace("seeds: 10", "seeds: 2").replace("epochs: 20", "epochs: 1"))
     (tmp_path / "study.yaml").write_text("data: digits\nmodel: mlp\ndummies: [0, 2]\nseeds: 2\ntrain: {epochs: 1}\n")
     shutil.copytree(ROOT / "results", tmp_path / "results")
+    shutil.copytree(ROOT / "results/studies/digits-dummies", tmp_path / "runs" / "demo")
     return tmp_path
 
 
