@@ -23,7 +23,7 @@ ELSEWHERE = re.compile(
     r"|CKPT|CHECKPOINT|runs/one|runs/here|runs/both"
 )
 """What needs a network, a cluster, a GPU, published data or runs of another page: it is parsed and does not run."""
-SMALL = {"--epochs": "1", "--seeds": "2", "--max-seeds": "6", "--workers": "1", "--iterations": "2"}
+SMALL = {"--epochs": "1", "--draws": "2", "--seeds": "2", "--max-seeds": "6", "--workers": "1", "--iterations": "2"}
 TRAIN = """
 import argparse, random
 parser = argparse.ArgumentParser()

@@ -230,11 +230,14 @@ def test_a_node_and_the_driver_are_killed_and_each_trial_is_done_once(cluster: A
 def test_an_interrupt_leaves_the_checkpoint_of_what_ran(cluster: Any, tmp_path: Path) -> None:
     Store.create(tmp_path, make_study({**STUDY, "train": {"epochs": 10_000, "batch_size": 16}}))  # never done before
     process = start(tmp_path, cluster)
-    (running,) = {line.split()[1] for line in until(process, "epoch", 1)}
-    for path in tmp_path.glob("trials/*/checkpoint.pt"):
-        path.unlink()  # what is there afterwards was written because of the signal
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=HANG)
+    try:
+        running = until(process, "epoch", 1)[-1].split()[1]
+        for path in tmp_path.glob("trials/*/checkpoint.pt"):
+            path.unlink()  # what is there afterwards was written because of the signal
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=HANG)
+    finally:
+        process.kill()  # or its trials take the room of the cluster
     assert process.returncode == 1
     left = {path.parent.name.rpartition("-")[2] for path in tmp_path.glob("trials/*/*") if path.name == "checkpoint.pt"}
     assert running in left
