@@ -39,7 +39,7 @@ def test_every_digit_is_in_one_rotated_domain() -> None:
         truths = np.array([turned(image, degrees) for image in ORIGINALS])
         for image, label in zip(*whole(f"rotated-digits:{degrees}"), strict=True):
             near = np.abs(truths - image[0]).max((1, 2)) <= 0.5 + 1e-6
-            found = [index for index in np.flatnonzero(near & (LABELS == label)) if index in free]
+            found = [index for index in np.flatnonzero(near & (label == LABELS)) if index in free]
             assert found, f"an image at {degrees} degrees has no original"
             free.remove(found[0])
     assert not free
