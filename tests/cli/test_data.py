@@ -130,6 +130,7 @@ MODULES = {
     "oxford-pet": "oxford_iiit_pet",
     "flowers102": "flowers102",
     "fashion-mnist": "mnist",
+    "mnist": "mnist",
 }
 
 

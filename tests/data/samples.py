@@ -56,9 +56,9 @@ def _stl10(root: Path) -> None:
     (folder / "class_names.txt").write_text("\n".join(f"class{label}" for label in range(10)) + "\n")
 
 
-def _fashion_mnist(root: Path) -> None:
+def _mnist(name: str, root: Path) -> None:
     """Six training and two test images of every class, packed."""
-    folder = root / "FashionMNIST" / "raw"
+    folder = root / name / "raw"
     folder.mkdir(parents=True, exist_ok=True)
     for part, each in (("train", 6), ("t10k", 2)):
         labels = np.tile(np.arange(10, dtype=np.uint8), each)
@@ -287,14 +287,17 @@ SAMPLES: dict[str, Callable[[Path], None]] = {
     "cifar10": partial(_cifar, "cifar10"),
     "cifar100": partial(_cifar, "cifar100"),
     "cityscapes": _cityscapes,
-    "fashion-mnist": _fashion_mnist,
+    "coloredmnist": partial(_mnist, "MNIST"),
+    "fashion-mnist": partial(_mnist, "FashionMNIST"),
     "flowers102": _flowers102,
     "fsdd": _fsdd,
     "imagenet": _imagenet,
     "loveda": _loveda,
+    "mnist": partial(_mnist, "MNIST"),
     "officehome": partial(_domains, "officehome", OFFICE_HOME),
     "oxford-pet": _oxford_pet,
     "pacs": partial(_domains, "pacs", PACS),
+    "rotatedmnist": partial(_mnist, "MNIST"),
     "stl10": _stl10,
     "terraincognita": partial(_domains, "terraincognita", TERRA_INCOGNITA),
     "thucnews": _thucnews,

@@ -21,7 +21,7 @@ from durm.errors import InputError
 from tests.data.images import cut
 from tests.data.samples import write_sample
 
-NAMES = ["stl10", "oxford-pet", "flowers102", "imagenet", "fashion-mnist"]
+NAMES = ["stl10", "oxford-pet", "flowers102", "imagenet", "fashion-mnist", "mnist"]
 
 
 def sizes(data: DataBundle) -> tuple[int, int, int]:
@@ -48,7 +48,7 @@ def numbers(samples: Samples) -> list[int]:
 def refused(name: str, root: Path, **options: bool) -> str:
     """The sentence in which the data are refused: one line."""
     with pytest.raises(InputError) as error:
-        load(name, seed=0, options=DataOptions(root, None if name == "fashion-mnist" else 8, **options))
+        load(name, seed=0, options=DataOptions(root, None if "mnist" in name else 8, **options))
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -448,7 +448,7 @@ def test_damaged_files_of_fashion_mnist_are_named(what: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_sample_can_be_loaded(name: str, tmp_path: Path) -> None:
     write_sample(name, tmp_path)
-    data = load(name, seed=0, options=DataOptions(tmp_path, None if name == "fashion-mnist" else 8))
+    data = load(name, seed=0, options=DataOptions(tmp_path, None if "mnist" in name else 8))
     for part in (data.train, data.val, data.test):
         assert part.labels.unique().numel() == data.num_classes == len(data.class_names)
     images = [image.numpy().tobytes() for image in chain(*(pixels(part) for part in (data.train, data.val, data.test)))]

@@ -78,9 +78,9 @@ class DigitsDomains(KnownDomains):
         return without_domain(self.name, _read(), domain, seed, pixel_max=PIXEL_MAX)
 
 
-def rotated(images: Tensor) -> Tensor:
-    """By 30° against the clock about the middle, between four pixels bilinearly; what comes in from outside is 0."""
-    cos, sin = math.cos(math.radians(DEGREES)), math.sin(math.radians(DEGREES))
+def rotated(images: Tensor, degrees: float = DEGREES) -> Tensor:
+    """Against the clock about the middle, between four pixels bilinearly; what comes in from outside is 0."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     # From places in the result to those in the image: the other way round, but y points down.
     turn = torch.tensor([[cos, -sin, 0.0], [sin, cos, 0.0]], dtype=images.dtype)
     grid = affine_grid(turn.expand(len(images), 2, 3), list(images.shape), align_corners=False)

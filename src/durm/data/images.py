@@ -6,6 +6,7 @@
 | oxford-pet | oxford-iiit-pet/images/BREED_NUMBER.jpg, annotations/{trainval,test}.txt |
 | flowers102 | flowers-102/jpg/image_NUMBER.jpg, imagelabels.mat, setid.mat |
 | imagenet | imagenet/{train,val}/WNID/NAME.JPEG |
+| mnist | MNIST/raw/, with the names of fashion-mnist |
 | fashion-mnist | FashionMNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte, or the same with .gz |
 """
 
@@ -223,6 +224,7 @@ class FashionMnist(TorchvisionFiles):
     published = (60_000, 10_000, 10)
     folder = "FashionMNIST/raw"
     files = tuple(f"{part}-{content}-ubyte" for part in ("train", "t10k") for content in ("images-idx3", "labels-idx1"))
+    names: tuple[str, ...] = CLOTHES
 
     def find(self, options: DataOptions) -> Path:
         folder = root_folder(options) / self.folder
@@ -234,12 +236,21 @@ class FashionMnist(TorchvisionFiles):
 
     def checksums(self, folder: Path) -> dict[str, str]:
         """Of the packed files, if they are there."""
-        known = torchvision_dataset("FashionMNIST").resources
+        known = torchvision_dataset(self.torchvision).resources
         return {file: md5 for file, md5 in known if (folder / file).is_file()}
 
     def read(self, source: Path, options: DataOptions) -> ReadData:
         paths = [self.packed(source, file) for file in self.files]
-        return ReadData({"train": _grey_part(*paths[:2]), "test": _grey_part(*paths[2:])}, list(CLOTHES))
+        return ReadData({"train": _grey_part(*paths[:2]), "test": _grey_part(*paths[2:])}, list(self.names))
+
+
+class Mnist(FashionMnist):
+    """MNIST: 70,000 grey images of handwritten digits, 28 × 28 pixels, 10 classes; MNIST/raw/."""
+
+    name = "mnist"
+    torchvision = "MNIST"
+    folder = "MNIST/raw"
+    names = tuple("0123456789")
 
 
 def _grey_part(images_file: Path, labels_file: Path) -> Samples:
@@ -264,5 +275,5 @@ def _idx(path: Path, dimensions: int) -> Tensor:
     return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy())
 
 
-for loader in (Stl10(), OxfordPet(), Flowers102(), ImageNet(), FashionMnist()):
+for loader in (Stl10(), OxfordPet(), Flowers102(), ImageNet(), FashionMnist(), Mnist()):
     LOADERS.register(loader.name)(loader)
