@@ -25,7 +25,6 @@ from durm.data.bundle import DataBundle, joined, split_by_seed
 from durm.data.folder import check_folder, folders_in, labelled_files
 from durm.data.image_files import read_pictures
 from durm.data.reading import FileLoader, PublishedFiles, ReadData, check_classes, measure_inputs
-from durm.data.text import encoded, texts_by_domain
 from durm.errors import InputError, unknown
 
 VALIDATION = 0.2
@@ -156,6 +155,8 @@ class OwnDomains(DomainImages):
         if kind == ".npz":
             read = self.kept(file, options)
             return without_domain(name, read, one_of(name, named, self.names_of(name, read)), seed, things="samples")
+        from durm.data.text import encoded, texts_by_domain  # which takes half a second
+
         texts, read = texts_by_domain(f"data {name!r}", self.source(file, options))
         rows = without_domain(name, read, one_of(name, named, self.names_of(name, read)), seed, things="texts")
         # The vocabulary is that of all texts of the training domains, so that the test set is the same for every seed.
@@ -172,6 +173,8 @@ class OwnDomains(DomainImages):
         if (kind := self.kind(path)) == ".npz":
             return self.names_of(name, self.kept(path, options))
         if kind == ".csv":
+            from durm.data.text import texts_by_domain
+
             return self.names_of(name, texts_by_domain(where, root)[1])
         check_folder(where, root, "a folder that has a folder for each domain, or a .csv or .npz file")
         names = [folder.name for folder in folders_in(root)]

@@ -245,7 +245,8 @@ def domains_tables(summary: Summary) -> list[tuple[str, Table]]:
 
     Rows are method and arm; the columns end with the worst of the domains' means over the seeds, the mean over the
     domains and its difference from the baseline. The worst is of one domain for all seeds: the least over the domains
-    within each seed would lie lower by chance alone. It is left open until every domain has a run.
+    within each seed would lie lower by chance alone. It is left open until every domain has a run, and left out where
+    one domain alone is held out.
     """
     worst = min if summary.measured.higher_is_better else max
     found = {setting.key: setting for setting in summary.settings}
@@ -253,15 +254,24 @@ def domains_tables(summary: Summary) -> list[tuple[str, Table]]:
     for average in summary.averages:
         data, model, method = average.key
         domains = average.domains or []
-        headings = ["method", "arm", *domains, "worst", "mean", "difference", "interval", "verdict"]
+        headings = [
+            "method",
+            "arm",
+            *domains,
+            *(["worst"] if len(domains) > 1 else []),
+            "mean",
+            "difference",
+            "interval",
+            "verdict",
+        ]
         table = tables.setdefault((data, model), Table(headings, []))
         comparisons = {comparison.arm: comparison for comparison in average.comparisons}
         for arm in average.arms:
             means = [found[f"{data}:{domain}", model, method].arm(arm.arm).mean for domain in domains]
             known = [mean for mean in means if mean is not None]
-            lowest = worst(known) if len(known) == len(domains) else None
+            lowest = [worst(known) if len(known) == len(domains) else None] if len(domains) > 1 else []
             judged = _without_p(_judged(comparisons.get(arm.arm), summary.rope))
-            table.rows.append(_row(method, arm.arm, *means, lowest, arm.mean, *judged))
+            table.rows.append(_row(method, arm.arm, *means, *lowest, arm.mean, *judged))
     return [(f"{data} with {model}", table) for (data, model), table in tables.items()]
 
 
