@@ -200,7 +200,7 @@ def test_the_variance_over_seeds(factor: float | None, verdict: str, tmp_path: P
     study(tmp_path, "one", accuracy, data=data, dummies=[0, 1], seeds=8)
     found = finding(tmp_path, "lowers the variance")
     assert found.verdict == verdict, found.reading
-    assert (found.n, found.counted) == (8, "setting")
+    assert (found.n, found.counted, found.settings) == (64, "seed", 8)
     assert "Pitman and Morgan's test" in found.reading
     if factor:
         assert found.effect == pytest.approx(100 * (factor - 1), rel=0.02, abs=2)

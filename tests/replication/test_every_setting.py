@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_the_samples_that_bound_a_thousandth(samples: int, verdict: str) -> None
     assert math.ceil(math.log(0.05) / math.log(0.999)) == 2995
     found = judged(share(0.0, samples))
     assert found.verdict == verdict
-    assert found.to_decide == ("" if verdict == "holds" else "2,995 distinct samples without one, in every setting")
+    assert found.to_decide == ("" if verdict == "holds" else "2,995 distinct samples without one")
 
 
 def test_bounds_of_a_count_are_those_of_scipy() -> None:
@@ -57,12 +58,29 @@ def test_bounds_of_a_count_are_those_of_scipy() -> None:
     assert judged(share(2.0, 1000)).verdict == "does not hold"
 
 
-def test_all_must_hold_and_one_contradicts() -> None:
+def test_samples_of_all_test_sets_are_added_up_and_one_setting_contradicts() -> None:
     good, bad, unclear = share(0.0, 10_000, "good"), share(5.0, 10_000, "bad"), share(0.0, 100, "unclear")
     assert judged(good).verdict == "holds"
-    assert judged(good, unclear).verdict == "undecided"
+    found = judged(good, unclear)
+    assert (found.verdict, found.n) == ("holds", 10_100)
+    assert found.interval == pytest.approx((0.0, 100 * (1 - 0.05 ** (1 / 10_100))))
+    assert [part.word for part in found.parts] == ["holds", "undecided"]
     assert judged(good, unclear, bad).verdict == "does not hold"
     assert judged(good, unclear, bad).effect == 5.0
+
+
+def test_settings_that_see_the_same_samples_count_them_once() -> None:
+    """Two hits of 2,000 in one setting and one of 1,500 of them in another are two of 2,000."""
+    same = [replace(share(0.1, 2000, "a"), group="d"), replace(share(100 / 1500, 1500, "b"), group="d")]
+    found = judged(*same, share(0.0, 3000, "c"))
+    expected = stats.binomtest(2, 5000).proportion_ci(0.90)
+    assert (found.verdict, found.n) == ("undecided", 5000)
+    assert found.interval == pytest.approx((100 * expected.low, 100 * expected.high))
+
+
+def test_a_share_of_unknown_samples_above_the_limit_is_not_overruled() -> None:
+    assert judged(share(0.0, 10_000), share(0.05, None, "b")).verdict == "holds"
+    assert judged(share(0.0, 10_000), share(0.2, None, "b")).verdict == "undecided"
 
 
 def test_a_contradiction_is_corrected_for_the_number_of_settings() -> None:

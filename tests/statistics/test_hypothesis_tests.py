@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from durm.statistics import hypothesis_tests
-from durm.statistics.hypothesis_tests import FLIPS, correlation, holm, pitman_morgan, sign_flip
+from durm.statistics.hypothesis_tests import (
+    FLIPS,
+    correlation,
+    holm,
+    log_variance_ratio_pseudo_values,
+    pitman_morgan,
+    sign_flip,
+)
 from durm.statistics.intervals import smallest_p
 
 
@@ -265,3 +272,35 @@ def test_pitman_morgan_keeps_its_level(correlation: float) -> None:
     p_values = np.array([pitman_morgan(pair[:, 0], pair[:, 1])[1] for pair in pairs])
     for level in (0.05, 0.25, 0.5):
         assert (p_values <= level).mean() == pytest.approx(level, abs=slack(level, simulations))
+
+
+def test_pseudo_values_of_the_variance_ratio_have_its_standard_error() -> None:
+    """400 draws of 80 normal pairs: the closed form 2 √((1 − ρ²)/n), and 95 % intervals that hold."""
+    random = np.random.default_rng(0)
+    n, rho, ratio = 80, 0.6, 1.5
+    means, errors = [], []
+    for _ in range(400):
+        pairs = random.multivariate_normal([0, 0], [[ratio, rho * math.sqrt(ratio)], [rho * math.sqrt(ratio), 1]], n)
+        pseudo = log_variance_ratio_pseudo_values(pairs[:, 0], pairs[:, 1])
+        assert pseudo is not None
+        means.append(pseudo.mean())
+        errors.append(pseudo.std(ddof=1) / math.sqrt(n))
+    truth = 2 * math.sqrt((1 - rho**2) / n)
+    assert abs(np.mean(errors) / truth - 1) < 0.05
+    assert abs(np.std(means) / truth - 1) < 0.1
+    assert abs(np.mean(means) - math.log(ratio)) < 0.03
+    held = np.mean(np.abs(np.array(means) - math.log(ratio)) < stats.t.ppf(0.975, n - 1) * np.array(errors))
+    assert 0.92 <= held <= 0.98
+
+
+def test_pseudo_values_of_three_pairs_by_hand() -> None:
+    """Without each of 0, 1, 3 the variances are 1, 9/4 and 1/4; without each of 0, 1, 2 they are 1/4, 1 and 1/4."""
+    found = log_variance_ratio_pseudo_values(np.array([0.0, 1, 3]), np.array([0.0, 1, 2]))
+    whole = math.log((14 / 9) / (2 / 3))
+    np.testing.assert_allclose(found, 3 * whole - 2 * np.log([4, 9 / 4, 1]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.0, 1.0], [1.0, 1.0, 2.0]])
+def test_pseudo_values_need_a_variance_without_each_pair(values: list[float]) -> None:
+    assert log_variance_ratio_pseudo_values(np.array(values), np.array([0.0, 1, 3])) is None
+    assert log_variance_ratio_pseudo_values(np.array([0.0, 1, 3]), np.array(values)) is None

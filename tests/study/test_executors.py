@@ -62,7 +62,7 @@ def test_a_second_run_trains_nothing(uninterrupted: Path) -> None:
     assert changed <= {"study.yaml", ".lock"}
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_killed_again_and_again_it_ends_with_the_same_numbers(times: int, uninterrupted: Path, tmp_path: Path) -> None:
     """SIGKILL after one to four epochs, in the midst of steps, to the parent alone: its workers must notice and end."""
     dice = random.Random(0)

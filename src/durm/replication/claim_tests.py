@@ -14,13 +14,13 @@ import numpy as np
 from durm._text import pluralize
 from durm.replication.every_setting import wins
 from durm.replication.finding import Criterion, Finding, Part, Verdict
-from durm.replication.mean_effect import EffectEstimate, OneSetting, Values, common, mean_by_seed
+from durm.replication.mean_effect import EffectEstimate, OneSetting, Values, common, independent, mean_by_seed
 from durm.replication.meta_analysis import combine, with_unit
 from durm.replication.resolution import level, sample_variance, step
 from durm.replication.study_index import Evidence, Pair, Setting
 from durm.report.text import bounds
-from durm.statistics.hypothesis_tests import holm, pitman_morgan
-from durm.statistics.intervals import ALPHA, SampleVariance
+from durm.statistics.hypothesis_tests import holm, log_variance_ratio_pseudo_values, pitman_morgan
+from durm.statistics.intervals import ALPHA, SampleVariance, fewest_pairs
 
 CLASSES = r"(?:^|:)subset:(?:[^:]*,)?classes=(\d+)"
 """The number of classes, found in the name of the data."""
@@ -285,39 +285,37 @@ def number_of_dummies(evidence: Evidence, criterion: Criterion) -> Finding | Non
 
 
 def spread_over_seeds(evidence: Evidence, criterion: Criterion) -> Finding | None:
-    """The variance over seeds with dummies, relative to that without. Each setting is one value.
+    """The variance over seeds with dummies, relative to that without: its logarithm, in pseudo-values of the jackknife.
 
-    The variance of a few seeds says next to nothing by itself, so the interval is that of the mean over the settings.
-    Of the single comparisons, Pitman and Morgan's test is shown.
+    So a setting weighs as much as its seeds can tell of a variance. Of the single comparisons, Pitman and Morgan's test
+    is shown.
     """
-    tests: list[tuple[Setting, str, int, float, float]] = []
-    counted_already: set[object] = set()
-    for setting in sorted(evidence.settings, key=lambda setting: -len(setting.spec.seeds)):
-        for pair in setting.pairs():
-            values = [setting.values(arm.name, setting.metric) for arm in pair]
+    found: list[EffectEstimate] = []
+    tests: dict[tuple[object, str], tuple[float, float]] = {}
+    for setting in evidence.settings:
+        for ours, theirs in setting.pairs():
+            values = [setting.values(arm.name, setting.metric) for arm in (ours, theirs)]
             seeds = common(values)
-            runs = frozenset().union(*(setting.runs([pair[0].name], seed) for seed in seeds))
-            if runs & counted_already:
-                continue
-            counted_already |= runs
-            ratio, p = pitman_morgan(*(np.array([one[seed] for seed in seeds], float) for one in values))
-            if p is not None and ratio:
-                tests.append((setting, pair[0].name, len(seeds), ratio, p))
+            arrays = [np.array([one[seed] for seed in seeds], float) for one in values]
+            ratio, p = pitman_morgan(*arrays)
+            pseudo = log_variance_ratio_pseudo_values(*arrays) if len(seeds) >= fewest_pairs(ALPHA) else None
+            if ratio is not None and p is not None and pseudo is not None:
+                changes = dict(zip(seeds, pseudo.tolist(), strict=True))
+                one = estimate(setting, changes, [ours.name], f", {ours.name}")
+                found.append(replace(one, group=setting.name))
+                tests[one.studies, one.what] = ratio, p
+    counted = [(one, *tests[one.studies, one.what]) for one in independent(found)]
     parts: list[Part] = []
-    logarithms: dict[str, list[float]] = {}
-    for (setting, arm, n, ratio, _), p in zip(tests, holm([test[-1] for test in tests]), strict=True):
+    for (one, ratio, _), p in zip(counted, holm([p for *_, p in counted]), strict=True):
         word = "undecided" if p is None or p >= ALPHA else "lower" if ratio < 1 else "higher"
-        parts.append(Part(f"{setting.name}, {arm}", (setting.study,), n, 100 * (ratio - 1), None, word))
-        logarithms.setdefault(f"{setting.study}: {setting.name}", []).append(math.log(ratio))
+        parts.append(Part(one.what, one.studies, len(one.values), 100 * (ratio - 1), None, word))
     words = [part.word for part in parts]
     note = (
         "Pitman and Morgan's test, corrected by Holm, finds the variance lower in "
         f"{words.count('lower')} and higher in {words.count('higher')} of {pluralize(len(parts), 'comparison')}."
     )
-    means = {name: float(np.mean(several)) for name, several in logarithms.items()}
-    studies = tuple(dict.fromkeys(study for part in parts for study in part.studies))
-    found = combine([EffectEstimate(studies, "", means)], criterion, note)
-    return found and replace(found, parts=tuple(parts))
+    combined = combine(found, criterion, note)
+    return combined and replace(combined, parts=tuple(parts))
 
 
 def cost(evidence: Evidence, criterion: Criterion) -> Finding | None:

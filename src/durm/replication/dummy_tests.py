@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from durm.data import base_name
 from durm.replication.claim_tests import Measure, attacked_group, difference, estimate
 from durm.replication.every_setting import never
 from durm.replication.finding import Criterion, Finding
@@ -20,7 +21,8 @@ def dummy_share(metric: str, *, counts: bool) -> Measure:
         for setting in evidence.settings:
             arms = [arm.name for arm, _ in setting.pairs()]
             one = estimate(setting, mean_by_seed([setting.values(arm, metric) for arm in arms]), arms)
-            found.append(replace(one, test_samples=sample_count(setting, setting.metric)))
+            samples = sample_count(setting, setting.metric)
+            found.append(replace(one, test_samples=samples, group=base_name(setting.data)))
         return never(found, criterion, counts=counts)
 
     return measure
@@ -35,7 +37,8 @@ def attacked_into_dummies(evidence: Evidence, criterion: Criterion) -> Finding |
             values = mean_by_seed([into_dummies(setting, f"{label}_dummy", arm) for arm in arms])
             columns = [f"robust_{label}_{name}" for name in ("dummy", "real")]  # the same samples
             samples = next(filter(None, (sample_count(setting, column) for column in columns)), None)
-            found.append(replace(estimate(setting, values, arms, f", {label}"), test_samples=samples))
+            one = estimate(setting, values, arms, f", {label}")
+            found.append(replace(one, test_samples=samples, group=base_name(setting.data)))
     return never(found, criterion, counts=True)
 
 

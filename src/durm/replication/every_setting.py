@@ -2,7 +2,8 @@
 
 A share of samples is a count, and has the exact interval of Clopper and Pearson: none of 500 samples leaves up to 0.6 %
 (one-sided, 95 %), however many seeds there are, as they see the same test samples. So counts are not added up over
-seeds: their mean is taken as one count of the distinct samples.
+seeds: their mean is taken as one count of the distinct samples. Test sets of other samples are added up: a small one
+cannot bound a thousandth by itself, and says no less for that.
 """
 
 import math
@@ -33,10 +34,11 @@ class _Bounds:
 
 
 def never(estimates: Sequence[EffectEstimate], criterion: Criterion, *, counts: bool) -> Finding | None:
-    """It holds if every setting stays below the limit, each at 95 %; one that exceeds it contradicts, at 1 − 0.05/m.
+    """One setting that exceeds the limit contradicts, at 1 − 0.05/m: of many, one is found by chance more often.
 
-    That all of many hold needs no correction; that one of them does not is found by chance more often, the more there
-    are. The numbers are those of the setting that reaches highest, among those that make the verdict.
+    It holds if every setting stays below the limit, each at 95 %, which needs no correction; counts, if those of all
+    test sets together do, and no setting's own is above it. The numbers are those of the setting that reaches highest,
+    among those that make the verdict, or of all samples together.
     """
     chosen = independent(estimates)
     if not chosen:
@@ -47,17 +49,20 @@ def never(estimates: Sequence[EffectEstimate], criterion: Criterion, *, counts: 
     beyond, unclear = words.count("does not hold"), words.count("undecided")
     verdict: Verdict = "does not hold" if beyond else "undecided" if unclear else "holds"
     most = max((part for part in parts if part.word == verdict), key=_highest)
+    if counts and not beyond and (together := _together(chosen)) is not None:
+        most = _judged(together, criterion)
+        above = any(part.effect > criterion.limit for part in parts)
+        verdict = "undecided" if above else most.word  # type: ignore[assignment]
     counted = "sample" if counts else "seed"
     limit = f"{criterion.margin:g} {criterion.unit}"
     digits = decimals(most.interval, criterion.rope)
     n = pluralize(most.n, f"distinct {counted}" if counts else counted) if most.n else "of unknown samples"
-    fewest = math.ceil(math.log(ALPHA) / math.log1p(-criterion.limit / 100)) if counts else 0
     return Finding(
         verdict=verdict,
         reading=(
-            f"Of {pluralize(len(parts), 'setting')}, {words.count('holds')} stay below {limit} with their whole "
-            f"interval, {beyond} exceed it, {unclear} cannot tell. The one that reaches highest of these is "
-            f"{most.what}: {plain(most.effect, digits)} ({bounds(most.interval, digits)}, {n})."
+            f"{most.what}: {plain(most.effect, digits)} ({bounds(most.interval, digits)}, {n}). Of "
+            f"{pluralize(len(parts), 'setting')}, {words.count('holds')} stay below {limit} with their whole interval, "
+            f"{beyond} exceed it, {unclear} cannot tell by themselves."
         ),
         effect=most.effect,
         interval=most.interval,
@@ -67,14 +72,31 @@ def never(estimates: Sequence[EffectEstimate], criterion: Criterion, *, counts: 
         studies=tuple(dict.fromkeys(study for one in chosen for study in one.studies)),
         parts=tuple(parts),
         settings=len(parts),
-        to_decide=_to_decide(fewest, len(parts)) if verdict == "undecided" else "",
+        to_decide=_to_decide(criterion, len(parts), counts=counts) if verdict == "undecided" else "",
     )
 
 
-def _to_decide(fewest: int, settings: int) -> str:
-    if fewest:
-        return f"{fewest:,} distinct samples without one, in every setting"
+def _to_decide(criterion: Criterion, settings: int, *, counts: bool) -> str:
+    if counts:
+        fewest = math.ceil(math.log(ALPHA) / math.log1p(-criterion.limit / 100))
+        return f"{fewest:,} distinct samples without one"
     return f"{fewest_pairs(ALPHA, settings)} seeds in every setting, with which one that exceeds it would be found"
+
+
+def _together(estimates: Sequence[EffectEstimate]) -> _Bounds | None:
+    """The samples of all test sets. Settings of one group see the same ones, and the highest share of them counts."""
+    sets: dict[str, tuple[int, int]] = {}
+    for one in estimates:
+        if one.test_samples is not None:
+            hits = math.ceil(float(one.array.mean()) * one.test_samples / 100 - 1e-6)
+            known = sets.get(one.group or one.what, (0, 0))
+            sets[one.group or one.what] = max(known[0], hits), max(known[1], one.test_samples)
+    hits, n = (sum(each) for each in zip(*sets.values(), strict=True)) if sets else (0, 0)
+    if not n:
+        return None
+    low, high = (100 * bound for bound in clopper_pearson(hits, n, 2 * ALPHA))
+    what = "All test samples together" if len(sets) > 1 else "All test samples"
+    return _Bounds(Part(what, (), n, 100 * hits / n, (low, high), ""), -math.inf)
 
 
 def _count_bounds(one: EffectEstimate, family: int) -> _Bounds:

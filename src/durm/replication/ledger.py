@@ -95,14 +95,16 @@ METHOD = """\
 - **Shares of samples** are counts and have exact bounds (Clopper and Pearson, one-sided, 95 %): none of 500 samples
   leaves 0.6 %. The seeds of a setting see the same test samples, so the bound is that of the distinct samples, and
   more seeds do not lower it. Where the number of samples is not known, as of scenes whose pixels are not independent,
-  nothing is decided. That a share stays below the limit must hold in every setting; that one exceeds it is corrected
-  for the number of settings.
+  nothing is decided. That a share stays below the limit must hold for the distinct samples of all test sets together
+  (settings on the same data see the same ones; the highest count of them is taken), with no setting's own share above
+  it; that one setting exceeds it is corrected for the number of settings. Earlier versions of this page asked it of
+  every setting by itself, which a test set of less than 2,995 samples cannot show.
 - **Wins** are settings whose mean difference is above 0, with the exact interval of a share. They are counted as if
   they were independent; the accuracies of the same runs without and under attack are two of them. The paper's 39 of 52
   are cells of classification, three for each setting.
 - **Settings one by one** have intervals at level 1 − 0.05/m for m settings. They do not make the verdict.
-- **Variance** over a few seeds says next to nothing by itself: there each setting is one value, the logarithm of the
-  ratio of variances. Pitman and Morgan's test is shown too.
+- **Variance** over seeds: the logarithm of the ratio of variances, in pseudo-values of the jackknife, one a seed. So
+  few seeds, which say next to nothing of a variance, weigh next to nothing. Pitman and Morgan's test is shown too.
 - **Several analyses.** A study that was analysed several times enters with the level of its last analysis. That this
   page is computed again whenever a study is added is not corrected for, nor that there are many claims: of claims
   that are wrong, each on its own has 5 chances in 100 to be said to hold.

@@ -67,6 +67,28 @@ def pitman_morgan(first: np.ndarray, second: np.ndarray) -> tuple[float | None, 
     return ratio, float(2 * scipy.special.stdtr(n - 2, -abs(r) * math.sqrt((n - 2) / (1 - r * r))))
 
 
+def log_variance_ratio_pseudo_values(first: np.ndarray, second: np.ndarray) -> np.ndarray | None:
+    """Of the logarithm of the ratio of two variances in pairs, by the jackknife: n θ − (n − 1) θ without the pair.
+
+    Their mean estimates it, and their standard error is that of the mean, also if values are not normal. None where
+    the values of one arm, or all but one of them, are equal.
+    """
+    n = len(first)
+    if n < 3:
+        return None
+
+    def without_each(values: np.ndarray) -> np.ndarray:
+        """The variances of all values but one."""
+        return np.array([np.delete(values, index).var() for index in range(n)])
+
+    left = [without_each(values) for values in (first, second)]
+    if any(np.any(variances <= 0) for variances in left):
+        return None
+    whole = math.log(first.var() / second.var())
+    pseudo: np.ndarray = n * whole - (n - 1) * np.log(left[0] / left[1])
+    return pseudo
+
+
 def correlation(first: np.ndarray, second: np.ndarray) -> float | None:
     """Pearson's; None where a variance is 0."""
     if len(first) < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
