@@ -240,7 +240,7 @@ def check_target(logits: Tensor, target: Tensor, num_classes: int, ignore_index:
                 f"{tuple(shape)}; class indices need an integer dtype"
             )
         return
-    del shape[dim]
+    shape.pop(dim)  # `del` is not known to torch.compile before 2.5
     if list(target.shape) != shape:
         raise ValueError(f"target of shape {tuple(target.shape)}: expected class indices of shape {tuple(shape)}")
     if target.device.type == "cpu" and not torch.compiler.is_compiling() and target.numel():
