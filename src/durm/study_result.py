@@ -144,7 +144,7 @@ def _table_rows(setting: Setting) -> Iterator[dict[str, Any]]:
 
 
 def _show_figures_in_notebooks() -> None:
-    """A notebook shows a figure that pyplot does not know only if it is told how; elsewhere nothing happens."""
+    """Lets a notebook show figures that pyplot does not know; elsewhere nothing happens."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         import_module("IPython.core.pylabtools").select_figure_formats(shell, {"png"})

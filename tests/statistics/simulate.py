@@ -258,10 +258,10 @@ INTRODUCTION = f"""# Error rates of the verdict, by simulation
 
 <!-- written by `python -m tests.statistics.simulate` -->
 
-How often a verdict is wrong in {STUDIES:,} simulated studies, at the worst of three truths: no effect and no margin; +rope;
-−rope. A study counts as wrong if any of its m arms is called better, worse or equal; at exactly ±rope each of these is
-wrong. *Warned*: any arm has a warning about outliers or skewness. *Covered*: the plain 95 % interval of one arm over
-seeds.
+How often a verdict is wrong in {STUDIES:,} simulated studies, at the worst of three truths: no effect and no margin;
++rope; −rope. A study counts as wrong if any of its m arms is called better, worse or equal; at exactly ±rope each of
+these is wrong. *Warned*: any arm has a warning about outliers or skewness. *Covered*: the plain 95 % interval of one
+arm over seeds.
 
 ![Wrong verdicts of six pairs by how differences are distributed: about 5 %, more if skewed](../images/rates.svg)
 
