@@ -1,5 +1,5 @@
-"""Writes what follows from results/: docs/replication.md with its figure, the README's table of tasks, and the rows of
-results/README.md. `make claims` runs it.
+"""Writes what follows from results/: docs/replication.md with its figure, the README's figure and table of tasks, and
+the rows of results/README.md. `make claims` runs it.
 """
 
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from durm.replication.claims import ledger
-from durm.replication.forest import forest_svg, readme_part
+from durm.replication.forest import forest_svg, readme_part, tasks_svg
 from durm.replication.ledger import page
 from durm.replication.study_index import study_folders
 from durm.report.settings import changed_settings
@@ -26,6 +26,7 @@ def generated() -> dict[Path, str]:
     return {
         ROOT / "docs" / "replication.md": page(entries),
         ROOT / "docs" / "images" / "claims.svg": forest_svg(entries),
+        ROOT / "docs" / "images" / "tasks.svg": tasks_svg(entries),
         readme: with_part(readme.read_text(), "claims", readme_part(entries)),
         rows: with_part(rows.read_text(), "studies", study_rows(RESULTS)),
     }

@@ -1,8 +1,8 @@
-"""The front door: compare training code, or numbers that exist, and get a verdict.
+"""The front door: compare training code, or numbers that you have, and get a verdict.
 
-result = durm.compare(train, arms={"base": {}, "smooth": {"smoothing": 0.1}}, seeds=10)
-result = durm.compare(data="digits", model="cnn", dummies=[0, 2], seeds=10)
-result = durm.verdict({"base": [93.1, 92.8], "trick": [93.4, 93.0]})
+    result = durm.compare(train, arms={"base": {}, "smooth": {"smoothing": 0.1}}, seeds=10)
+    result = durm.compare(data="digits", model="cnn", dummies=[0, 2], seeds=10)
+    result = durm.verdict({"base": [93.1, 92.8, …], "trick": [93.4, 93.0, …]})
 """
 
 import inspect

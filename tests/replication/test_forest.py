@@ -7,7 +7,7 @@ import pytest
 
 from durm.replication.claims import ledger
 from durm.replication.finding import Finding, Part, Verdict
-from durm.replication.forest import TASKS, advice, forest_rows, forest_svg, readme_part
+from durm.replication.forest import TASKS, advice, forest_rows, forest_svg, readme_part, tasks_svg
 from tests.replication.planted import gain, study
 
 
@@ -45,6 +45,9 @@ def test_the_figure_is_small_well_formed_and_always_the_same(tmp_path: Path) -> 
     words = "".join(ElementTree.fromstring(drawn).itertext())
     assert "1. DuRM makes ordinary classification more accurate" in words
     assert "does not hold" in words or "holds" in words
+    small = "".join(ElementTree.fromstring(tasks_svg(entries)).itertext())
+    assert "ordinary classification" in small
+    assert "segmentation" not in small  # it was not tested
 
 
 def test_advice_follows_from_the_verdicts() -> None:

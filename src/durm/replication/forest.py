@@ -1,10 +1,10 @@
-"""The ledger at a glance: a forest plot of all claims and settings, and its part of the README.
+"""The ledger at a glance: a forest plot of all claims and settings, a small one of six tasks, and the README's table.
 
 Everything here is computed from the entries of the ledger, the two sentences of advice too.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ TASKS = {
     5: "held-out domains",
     6: "ordinary training under attack",
 }
-"""The claims that stand in the README, one for each kind of task in the paper's tables, by number."""
+"""The claims of the README, one for each kind of task in the paper's tables, by number."""
 WITH_SETTINGS = (1, 3, 5, 6, 7, 8, 11)
 """The gains of the paper's tables, whose settings are drawn one by one."""
 WIDTH, ROW, LEFT, RIGHT, EDGE, GAP = 8.6, 0.15, 3.9, 1.7, 0.1, 0.5
@@ -113,7 +113,24 @@ def forest_svg(entries: Sequence[Entry]) -> str:
         return as_svg(figure, "claims")
 
 
-def _draw(axes: Axes, rows: Sequence[Row], axis: Axis) -> None:
+def tasks_svg(entries: Sequence[Entry]) -> str:
+    """The figure of the README: the six tasks of its table, with the paper's mean gains as diamonds."""
+    found = {entry.number: entry for entry in entries}
+    rows = [
+        replace(_claim(found[number], 1.0), name=task)
+        for number, task in TASKS.items()
+        if found[number].finding.effect is not None
+    ]
+    width, height, left, right, below = 7.4, 0.55 + 0.27 * len(rows), 2.55, 1.6, 0.5
+    with drawing():
+        figure = Figure(figsize=(width, height), facecolor="white")
+        place = (left / width, below / height, 1 - (left + right) / width, 1 - (below + 0.05) / height)
+        _draw(figure.add_axes(place), rows, POINTS, font=8.5)
+        return as_svg(figure, "tasks")
+
+
+def _draw(axes: Axes, rows: Sequence[Row], axis: Axis, font: float = 6.5) -> None:
+    """Settings have letters that are half a point smaller than those of claims, and numbers half a point larger."""
     reach = axis.reach
     axes.axvspan(-axis.margin, axis.margin, color=BAND, linewidth=0, zorder=0)
     axes.axvline(0, color=FAINT, linewidth=0.8, zorder=1)
@@ -130,14 +147,14 @@ def _draw(axes: Axes, rows: Sequence[Row], axis: Axis) -> None:
         axes.plot([at], [place], mark, color=colour, markersize=size, zorder=3, clip_on=False)
         if row.paper_gain is not None:
             axes.plot([row.paper_gain], [place], "D", color="white", markeredgecolor=INK, markersize=4, zorder=4)
-        ink, weight, font = (INK, "bold", 6.5) if row.verdict else ("#6b6b6c", "normal", 6.0)
-        style: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": font, "color": ink}
+        ink, weight, size = (INK, "bold", font) if row.verdict else ("#6b6b6c", "normal", font - 0.5)
+        style: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": size, "color": ink}
         axes.text(-0.02, place, row.name, ha="right", fontweight=weight, **style)
         axes.text(1.02, place, row.text, **style)
     axes.set(xlim=(-reach, reach), ylim=(len(rows) - 0.5, -0.5), yticks=[])
-    axes.tick_params(axis="x", labelsize=7)
+    axes.tick_params(axis="x", labelsize=font + 0.5)
     axes.spines.left.set_visible(False)
-    axes.set_xlabel(axis.label, fontsize=7)
+    axes.set_xlabel(axis.label, fontsize=font + 0.5)
 
 
 # The part of the README.
