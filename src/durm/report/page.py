@@ -241,7 +241,7 @@ def _content(summary: Summary) -> dict[str, Any]:
     )
     of_both = (
         *(tables.verdict_table, tables.statistics_table, tables.null_table, tables.robustness_table),
-        *(tables.seeds_table, tables.looks_table, classes_table),
+        *(tables.seeds_table, tables.analyses_table, classes_table),
     )
     headline, shown = text.headline(summary), summary.averages or summary.settings
     across = [text.across_sentence(one, summary) for one in summary.across]

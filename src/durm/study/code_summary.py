@@ -27,15 +27,15 @@ def summarize_code(study: CodeStudy, results: Results, looked_at: Sequence[int],
     runs = {key: trial.id for key, trial in study.cells()}
     found = {key: result for key, result in results.items() if metric in result.metrics}
     pairs = max((sum(key[3] == arm.name for key in found) for arm in study.arms[1:]), default=0)
-    looks = sorted({*looked_at, *([len(study.seeds)] if pairs > 1 else [])})
-    judged = _judge(study, found, metric, lost, len(looks))
+    sizes = sorted({*looked_at, *([len(study.seeds)] if pairs > 1 else [])})
+    judged = _judge(study, found, metric, lost, len(sizes))
     setting = judged.settings[0]
     by_arm = {arm.name: {str(key[4]): one for key, one in found.items() if key[3] == arm.name} for arm in study.arms}
     setting = setting.model_copy(
         update={
             "arms": [arm.model_copy(update=run_costs(list(by_arm[arm.arm].values()))) for arm in setting.arms],
             "comparisons": [with_cost_ratio(one, by_arm, "cpu_seconds") for one in setting.comparisons],
-            "secondary": [_secondary(study, results, name, lost, len(looks)) for name in study.secondary],
+            "secondary": [_secondary(study, results, name, lost, len(sizes)) for name in study.secondary],
         }
     )
     summary = judged.model_copy(
@@ -46,7 +46,7 @@ def summarize_code(study: CodeStudy, results: Results, looked_at: Sequence[int],
             "trials": len({*runs.values()}),
             "done": len({runs[key] for key in found if key in runs}),
             "lost": len({runs[key] for key in lost}),
-            "looked_at": looks,
+            "looked_at": sizes,
             "cost": summarize_cost(found),
             "provenance": summarize_provenance(found),
         }

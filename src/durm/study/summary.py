@@ -127,14 +127,14 @@ def summarize(
     paired = {key: result for key, result in results.items() if key not in apart}
     selection = select_draws(study, paired, lost or {})
     analysed = _pairs(study, selection.results if study.search else results) > 1
-    looks = sorted({*looked_at, *([len(study.seeds)] if analysed else [])})
+    sizes = sorted({*looked_at, *([len(study.seeds)] if analysed else [])})
     draws = sorted({*draws_looked_at, *([study.search.draws] if study.search and analysed else [])})
     evidence = Evidence(
         study,
         selection.results,
         selection.lost,
         lambda key: read_outcomes(selection.run_of(key)),
-        analyses=max(1, len(looks) + max(0, len(draws) - 1)),
+        analyses=max(1, len(sizes) + max(0, len(draws) - 1)),
         draws=selection.draws,
     )
     settings = [_setting(evidence, setting) for setting in study.setting_names]
@@ -154,7 +154,7 @@ def summarize(
         trials=len({*runs.values()}),
         done=len({runs[key] for key in results if key in runs}),
         lost=len({runs[key] for key in lost or {}}),
-        looked_at=looks,
+        looked_at=sizes,
         search=search_summary(study, draws),
         cost=summarize_cost(results),
         provenance=summarize_provenance(results),

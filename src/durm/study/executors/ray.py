@@ -128,11 +128,11 @@ class _Driver:
                 f"`trial_cpus` and `trial_gpus`: no node of the cluster has {needs} for a trial; give less, or, if "
                 "nodes are yet to come, `workers`"
             )
-        waiting = []
+        pending = []
         for job in self.left:
             if self.interrupts or len(self.running) >= room or not self._is_over_or_runs(job):
-                waiting.append(job)
-        self.left = waiting
+                pending.append(job)
+        self.left = pending
 
     def _is_over_or_runs(self, job: Job) -> bool:
         """False if another process is at it, which may yet die."""
