@@ -45,6 +45,11 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def last_line(text: object, default: str = "") -> str:
+    """Of a reason, which may be a traceback: what happened."""
+    return (str(text).strip() or default).rpartition("\n")[2].strip()
+
+
 def some(names: Sequence[str], most: int = 3) -> str:
     """The first names, and how many more there are: `a, b, c and 2 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from durm._text import last_line
 from durm.errors import InputError
 from durm.statistics.scale import direction
 from durm.study.arm import unknown_key
@@ -289,7 +290,7 @@ def _run(store: Store, execution: Execution, *, quiet: bool) -> StudyState:
         raise KeyboardInterrupt(f"interrupted; the same call goes on from there ({store.folder})")
     if not state.results:
         name, reason = next(iter(state.outcome.failed.items()))
-        raise InputError(f"all {len(state.outcome.failed)} trials failed; {name}: {reason.strip().splitlines()[-1]}")
+        raise InputError(f"all {len(state.outcome.failed)} trials failed; {name}: {last_line(reason)}")
     return state
 
 

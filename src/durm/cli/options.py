@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from durm._processes import start_server
-from durm._text import visible
+from durm._text import last_line, visible
 from durm.cli.completion import data_names, method_names, model_names
 from durm.cli.fields import DATA, OUTPUT, RUNNING, TRAINING
 from durm.cli.flags import options_as_flags
@@ -177,5 +177,5 @@ def exit_code(outcome: Any, folder: Path) -> int:
         say(f"durm: interrupted; run the same command again to go on ({folder})", err=True)
         return 130
     for name, reason in outcome.failed.items():
-        say(f"durm: trial {name} failed: {options_as_flags(reason.strip().splitlines()[-1])}", err=True)
+        say(f"durm: trial {name} failed: {options_as_flags(last_line(reason))}", err=True)
     return 1 if outcome.failed else 0
