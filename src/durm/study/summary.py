@@ -1,13 +1,12 @@
 """The numbers of a study, setting by setting and arm by arm, with the verdict: what stands in summary.json."""
 
-import csv
-import io
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from durm._text import as_csv
 from durm.metrics import describe_metric
 from durm.statistics.verdict import Comparison
 from durm.study.across import summarize_across
@@ -96,12 +95,7 @@ def rows(results: Results, metric: str) -> str:
                 **({"weights_sha256": result.weights_sha256} if result.weights_sha256 else {}),
             }
         )
-    columns = list(dict.fromkeys(name for line in lines for name in line))
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
+    return as_csv(lines)
 
 
 def summarize(
