@@ -58,7 +58,7 @@ def export(
 ) -> Exported:
     """Writes the narrowed model, in eval mode, as ONNX, by `torch.export`, or its weights as safetensors.
 
-    The model itself is left as it is. A head that widens itself keeps its dummies; the file gives the C real logits.
+    The model itself does not change. A `ResizableHead` keeps its dummies; the file gives the C real logits.
 
     Args:
         model: widened or not; it gives logits, an object with `logits` (Hugging Face) or a mapping with `out`
@@ -66,9 +66,9 @@ def export(
         inputs: a batch of two or more samples to check the file with: a tensor, a list of tensors for the arguments of
             the model, or a mapping for keyword arguments, as a tokenizer gives it. The file takes them in this order,
             in batches of any size.
-        path: the file. One that is there is overwritten.
-        to: the format; left out, by the suffix of `path`: .onnx, .pt2 (`torch.export`) or .safetensors.
-        dummy_mass: gives `durm.dummy_mass` of each sample as a second output; the file then has the dummies in it.
+        path: the file. An existing file is overwritten.
+        to: the format; by default from the suffix of `path`: .onnx, .pt2 (`torch.export`) or .safetensors.
+        dummy_mass: gives `durm.dummy_mass` of each sample as a second output; the file then contains the dummies.
 
     Raises:
         ValueError: for arguments that do not fit, a model that the exporter of torch does not take, and a file that

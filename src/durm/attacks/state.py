@@ -1,4 +1,4 @@
-"""An attack under way: it judges points, keeps the best of each sample, and leaves out the samples that are done.
+"""A running attack: it judges points, keeps the best of each sample, and leaves out the samples that are done.
 
     with search(model, inputs, targets, ...) as active:
         for points, random in active.starts(restarts, ...):

@@ -128,10 +128,10 @@ def compare(
     verbose: options.Verbose = False,
     json: options.Json = False,
 ) -> int:
-    """Train every arm on the same seeds, judge the paired differences, and write a page about it.
+    """Train every arm on the same seeds, judge the paired differences, and write a report.
 
     Without flags: the embedded digits, a tiny CNN, 0 to 3 dummies, 10 seeds. Several --data, --model or --method:
-    every combination of them is a setting. With --command: a program of your own, in any language.
+    each combination is a setting. With --command: your own program, in any language.
     """
     from durm.cli.flags import (
         code_study_from_flags,

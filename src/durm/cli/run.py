@@ -40,7 +40,7 @@ def run(
     verbose: options.Verbose = False,
     json: options.Json = False,
 ) -> int:
-    """Run a study and judge it. Trials that are done are not run again; an interrupted one goes on from there."""
+    """Run a study and judge it. Trials that are done are not run again; an interrupted study is resumed."""
     from durm.study.config import Study
     from durm.study.reading import read_any_study
     from durm.study.runner import resolve_device

@@ -65,9 +65,9 @@ def verdict(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Judge results: better, worse, equal or undecided, with intervals and what more runs could tell.
+    """Judge results: better, worse, equal or undecided, with intervals and what more runs could decide.
 
-    Runs of different arms with the same seed are pairs; arms with other seeds are compared unpaired.
+    Runs of different arms with the same seed are pairs; arms with different seeds are compared unpaired.
     """
     from durm.report.terminal import print_verdict
     from durm.statistics.scale import direction

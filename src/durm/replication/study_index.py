@@ -2,7 +2,7 @@
 
 A folder of results has a folder for each study, in it or in `studies`, with study.yaml (what its arms change, its
 attacks), summary.json (its settings, means over held-out domains, probes) and results.csv (all metrics of all trials).
-Beside them lie the records of benchmarks. No claim goes by the name of a folder, so a study that is added tomorrow is
+Next to them are the records of benchmarks. No claim goes by the name of a folder, so a study that is added tomorrow is
 found by its properties.
 """
 
@@ -204,7 +204,7 @@ class Evidence:
 
 
 def study_folders(folder: Path) -> list[Path]:
-    """The studies of a folder of results, by name: those in it, and those in `studies`, beside the files that they are
+    """The studies of a folder of results, by name: those in it, and those in `studies`, next to the files that they are
     run from. One in `studies` supersedes its older namesake.
     """
     found = {path.parent.name: path.parent for path in sorted(folder.glob("*/summary.json"))}

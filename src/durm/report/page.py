@@ -1,4 +1,4 @@
-"""The page of a study: one file that works offline; beside it the figures, and the verdict as Markdown and as LaTeX."""
+"""The report of a study: one HTML file that works offline, the figures, and the verdict as Markdown and as LaTeX."""
 
 import json
 import re
