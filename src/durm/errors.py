@@ -11,11 +11,13 @@ class InputError(ValueError):
     """
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
-    """The error for a name that does not exist, with the closest ones that do."""
+def unknown(kind: str, name: object, known: Iterable[str], listed_by: str = "") -> InputError:
+    """The error for a name that does not exist, with the closest ones that do, or the command that lists them all."""
     names = list(known)
     close = get_close_matches(str(name), names, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {_listing(names)}"
+    if listed_by and not close:
+        hint = f"{listed_by} lists all {len(names)}"
     return InputError(f"{kind} {name!r} is unknown: {hint}")
 
 
