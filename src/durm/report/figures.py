@@ -285,8 +285,8 @@ LEAST_SCALE, NARROW = 1.15, 72 * WIDTH
 def for_page(svg: str, alternative: str = "", *, of_arms: bool = True) -> str:
     """The figure with its colours as CSS variables.
 
-    A wide one scrolls on a narrow screen, in its box. Without `of_arms` only ink and lines follow the theme: a class may
-    have the colour of an arm, and must keep it.
+    A wide one scrolls on a narrow screen, in its box. Without `of_arms` only ink and lines follow the theme: a class
+    may have the colour of an arm, and must keep it.
     """
     box = re.search(r'viewBox="0 0 ([\d.]+) ', svg)
     width = float(box[1]) if box else 0.0
