@@ -11,10 +11,11 @@ class InputError(ValueError):
     """
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
-    """The error for a name that does not exist, with the closest ones that do."""
+def unknown(kind: str, name: object, known: Iterable[str], listed_by: str = "") -> InputError:
+    """The error for a name that does not exist, with the closest ones that do, or the command that lists them all."""
     names = list(known)
-    return InputError(f"{kind} {name!r} is unknown: {did_you_mean(name, names, f'there are {_listing(names)}')}")
+    otherwise = f"{listed_by} lists all {len(names)}" if listed_by else f"there are {_listing(names)}"
+    return InputError(f"{kind} {name!r} is unknown: {did_you_mean(name, names, otherwise)}")
 
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str | None = None) -> str:

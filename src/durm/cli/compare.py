@@ -37,15 +37,16 @@ def compare(
     dummies: Annotated[
         str | None,
         _arms(
-            help="The numbers C_d to compare, with commas; the first is the baseline.",
-            show_default=f"{DEFAULT_DUMMIES}, or none with --arm",
+            help="The numbers C_d to compare, with commas; the first is the baseline; default "
+            f"{DEFAULT_DUMMIES}, or none with --arm.",
         ),
     ] = None,
     arm: Annotated[
         list[str] | None,
         _arms(
             help='An arm of your own, as "NAME: path=value, …": dummies, method, method.weight, average, model, data, '
-            "train.lr, …; without --dummies the first is the baseline."
+            "train.lr, …; without --dummies the first is the baseline.",
+            metavar="ARM",
         ),
     ] = None,
     seeds: Annotated[str | None, _arms(help="How many seeds, or which ones, with commas; default 10.")] = None,
@@ -53,7 +54,8 @@ def compare(
         list[str] | None,
         _arms(
             help='Draw a setting at random, as "lr=1e-3..1e-1 log", "batch_size=16..128" or "optimizer=sgd|adamw"; may '
-            "be repeated. All arms and seeds have the same draws; of each the best on validation counts."
+            "be repeated. All arms and seeds have the same draws; of each the best on validation counts.",
+            metavar="RANGE",
         ),
     ] = None,
     draws: Annotated[int | None, _arms(help="How many draws of --search; default 20.")] = None,
@@ -61,8 +63,7 @@ def compare(
         str | None,
         _verdict(
             help="What the verdict is about: accuracy, nll, ece, balanced_accuracy, …; under an attack "
-            "robust_pgd_real; with masks miou or macc.",
-            show_default="accuracy, or miou with masks",
+            "robust_pgd_real; with masks miou or macc; default accuracy, or miou with masks.",
             autocompletion=metric_names,
         ),
     ] = None,
@@ -93,6 +94,7 @@ def compare(
         list[str] | None,
         typer.Option(
             help='Attack every model, as in "pgd: eps=8/255, steps=10, through=[real, full]"; may be repeated.',
+            metavar="ATTACK",
             rich_help_panel=ATTACKS,
         ),
     ] = None,

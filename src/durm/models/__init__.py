@@ -105,7 +105,7 @@ def check(name: str, *, pretrained: bool = False, task: Task = "classification")
             f"use {segmentation.classifier_of(name)!r}"
         )
     if name not in OWN and not _in_timm(name):
-        raise unknown("model", name, _classifiers())
+        raise unknown("model", name, _classifiers(), "`durm models`")
     if pretrained and name != TEXT and (name in OWN or not _in_timm(name, pretrained=True)):
         raise InputError(f"model {name!r} has no pretrained weights")
 

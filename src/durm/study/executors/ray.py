@@ -40,7 +40,7 @@ def run(store: Store, jobs: Sequence[Job], execution: Execution, send: Send) -> 
     try:
         from ray.exceptions import RayError
     except ImportError:
-        raise InputError("executor 'ray' is not installed: pip install 'durm[ray]'") from None
+        raise InputError("`executor` 'ray' is not installed: pip install 'durm[ray]'") from None
     try:
         with _connected(store, execution), _marker(store.folder) as marker:
             return _Driver(store, jobs, execution, send, marker).run()
