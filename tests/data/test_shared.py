@@ -201,13 +201,17 @@ ready(own() - before)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux alone says what a process shares")
 def test_memory_grows_by_less_than_a_tenth_of_the_data_with_each_worker(tmp_path: Path) -> None:
-    """An epoch over 128 MiB of arrays: what each of three processes has for itself, beyond what 3 MB took before."""
+    """An epoch over 128 MiB of arrays: what each of three processes has for itself, beyond what 3 MB took before.
+
+    The small set has whole batches, and more rows than are hashed at a time, so that their buffers are there before.
+    Images of this size keep those below 1 MB: of larger ones, the heap keeps some more or fewer, whatever the data.
+    """
     random = np.random.default_rng(0)
-    sizes = {"small": 256, "large": 2**27 // (3 * 64 * 64)}
+    sizes = {"small": 1024, "large": 2**27 // (3 * 32 * 32)}
     for name, samples in sizes.items():
-        images = random.integers(0, 256, (samples, 3, 64, 64), dtype=np.uint8)
+        images = random.integers(0, 256, (samples, 3, 32, 32), dtype=np.uint8)
         labels = np.arange(samples) % 10
-        np.savez(tmp_path / f"{name}.npz", x_train=images, y_train=labels, x_test=images[:100], y_test=labels[:100])
+        np.savez(tmp_path / f"{name}.npz", x_train=images, y_train=labels, x_test=images[:300], y_test=labels[:300])
     small, large = (f"arrays:{tmp_path / name}.npz" for name in sizes)
     load(large, seed=0)  # as the parent of the workers does when it checks the study
     pipe = subprocess.PIPE
