@@ -14,7 +14,7 @@ from durm.study.reading import make_study
 from durm.study.runner import run_study
 from durm.study.store import Store
 
-STUDY = {"name": "small", "model": "mlp", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 15, "batch_size": 16}}
+STUDY = {"name": "small", "model": "mlp", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 40, "batch_size": 16}}
 
 
 def run(folder: Path, say: Callable[[str], Any], study: dict[str, Any] = STUDY, **execution: Any) -> int:

@@ -63,7 +63,7 @@ def level(setting: Setting) -> float:
     plan = setting.spec.plan
     if plan is not None and plan.seeds:
         return plan.level(len(plan.seeds), ALPHA)
-    return series_level(setting.looks) if setting.looks > 1 else ALPHA
+    return series_level(setting.analyses) if setting.analyses > 1 else ALPHA
 
 
 def _comparisons(setting: Setting, metric: str) -> list[Comparison]:
