@@ -60,7 +60,7 @@ def compare(
         pairs: how many pairs are kept.
         block: how many calls one timing is of; for calls so short that the clock and the scheduler would show.
         warm_up: how many pairs go before, unkept.
-        clock: in nanoseconds. `time.process_time_ns` is for what runs in this process alone, on a busy machine.
+        clock: what tells the time, in nanoseconds; `time.process_time_ns` for work of one process on a busy machine.
     """
     times: list[tuple[int, int]] = []
     collecting = gc.isenabled()

@@ -68,12 +68,12 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "name"),
+    ("module", "name"),
     [("attacks", "Attack"), ("flatness", "measure"), ("probes", "watch"), ("theory", "minimum_probability")],
 )
-def test_rooms_are_loaded_when_they_are_named(room: str, name: str) -> None:
-    assert room in dir(durm)
-    code = f"import sys, durm; assert 'torch' not in sys.modules; durm.{room}.{name}"
+def test_modules_are_loaded_when_they_are_named(module: str, name: str) -> None:
+    assert module in dir(durm)
+    code = f"import sys, durm; assert 'torch' not in sys.modules; durm.{module}.{name}"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -22,7 +22,7 @@ from durm.scores import dummy_hits, dummy_mass
 import transformers  # isort: skip
 
 DUMMIES_NAME = "dummies.pt"
-"""The file of a checkpoint that holds the rows of the dummies. The weights beside it are those of the C-class model."""
+"""The file of a checkpoint with the rows of the dummies. The weights next to it are those of the C-class model."""
 
 
 class DuRMTrainer(transformers.Trainer):
@@ -36,7 +36,7 @@ class DuRMTrainer(transformers.Trainer):
     - `dummy_mass` and `dummy_hits`, the means of p_D and of the samples where a dummy is largest, are logged with the
       training loss. They are of the main process.
     - Checkpoints hold the weights of the C-class model, which `from_pretrained` loads without durm, and the rows of the
-      dummies in a file beside them, so that `resume_from_checkpoint` and `load_best_model_at_end` go on with both.
+      dummies in an extra file, so that `resume_from_checkpoint` and `load_best_model_at_end` go on with both.
 
     With a model that was not widened it is `transformers.Trainer`: C_d = 0.
 

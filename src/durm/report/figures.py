@@ -297,8 +297,8 @@ def for_page(svg: str, alternative: str = "", *, of_arms: bool = True) -> str:
     return svg
 
 
-def _blank(x_label: str = "", y_label: str = "", *, height: float = HEIGHT) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+def _blank(x_label: str = "", y_label: str = "") -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     figure.supxlabel(wrapped(x_label, WIDE))  # those of the axes leave the figure if the axes are small
     figure.supylabel(wrapped(y_label, TALL), multialignment="center")
     axes = figure.add_subplot()

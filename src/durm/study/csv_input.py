@@ -41,7 +41,7 @@ def read_table(path: Path, **columns: str | None) -> RunTable:
     try:
         text = sys.stdin.read() if str(path) == "-" else read_text(path)
     except UnicodeDecodeError:
-        raise InputError(f"{path} cannot be read: not a text") from None
+        raise InputError(f"{path} cannot be read: not UTF-8 text") from None
     text = text.lstrip("\ufeff \r\n")
     separator = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.DictReader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
