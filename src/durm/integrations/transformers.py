@@ -53,8 +53,9 @@ class DuRMTrainer(transformers.Trainer):
             raise ValueError(
                 "fsdp, deepspeed: DuRMTrainer trains whole copies of the model; expected DDP or one process"
             )
-        if dummies(self.model):
-            check_problem_type(self.model)
+        trained: Any = self.model
+        if dummies(trained):
+            check_problem_type(trained)
         if self.compute_loss_func is None:
             self.compute_loss_func = self._durm_loss
         self._seen: list[Tensor] = []
