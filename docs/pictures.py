@@ -232,7 +232,7 @@ def speed(axes: Axes) -> None:
 
 @drawing("verdict", width=7.0)
 def verdict_cases(axes: Axes) -> None:
-    """Where the interval lies, and which word that is."""
+    """Where the interval lies, and which verdict that is."""
     cases = [
         ("better", 0.34, 0.14, GREEN),
         ("worse", -0.36, 0.17, "#a8322d"),
@@ -253,7 +253,7 @@ def verdict_cases(axes: Axes) -> None:
 
 @drawing("rates", height=3.0)
 def rates(axes: Axes) -> None:
-    """False words of fixed studies of six seeds and one arm, by how the differences are distributed: rates.md."""
+    """Wrong verdicts of fixed studies of six seeds and one arm, by how the differences are distributed: rates.md."""
     rows = re.findall(
         r"^\| ([^|]+) \| 6 \| 1 \| ([\d.]+) \|", (ROOT / "docs/concepts/rates.md").read_text(), re.MULTILINE
     )
@@ -262,7 +262,7 @@ def rates(axes: Axes) -> None:
         axes.hlines(place, 0, float(rate), color="#cccccc", zorder=0)
     axes.axvline(5, color=GREY, linewidth=0.8)
     axes.set_yticks(range(len(rows)), [name for name, _ in reversed(rows)], fontsize=8)
-    axes.set(xlabel="studies with a false word, % (6 pairs, 1 arm)", xlim=(0, None))
+    axes.set(xlabel="studies with a wrong verdict, % (6 pairs, 1 arm)", xlim=(0, None))
 
 
 @drawing("attacks")

@@ -6,7 +6,7 @@ of the best checkpoint go into a plain model. Mixup stays as it is: over the C =
 
 import tempfile
 
-import durm.models  # before timm: it cures torchvision's wheel beside a CPU-only torch
+import durm.models  # before timm: lets torchvision's wheel work with a CPU-only torch
 import timm
 import torch
 from sklearn.datasets import load_digits

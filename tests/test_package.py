@@ -51,17 +51,29 @@ def test_commands_without_their_libraries_say_what_to_install() -> None:
     assert "durm[bench]" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("module", "missing"),
+    [("transformers", "transformers"), ("transformers", "accelerate"), ("lightning", "lightning"), ("skorch", "numpy")],
+)
+def test_integrations_without_their_libraries_say_what_to_install(module: str, missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import durm.integrations.{module}"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert f"durm.integrations.{module} needs {missing}" in last
+    assert f"pip install 'durm[{module}]'" in last
+
+
 def test_version() -> None:
     assert version("durm") == durm.__version__
 
 
 @pytest.mark.parametrize(
-    ("room", "name"),
+    ("module", "name"),
     [("attacks", "Attack"), ("flatness", "measure"), ("probes", "watch"), ("theory", "minimum_probability")],
 )
-def test_rooms_are_loaded_when_they_are_named(room: str, name: str) -> None:
-    assert room in dir(durm)
-    code = f"import sys, durm; assert 'torch' not in sys.modules; durm.{room}.{name}"
+def test_modules_are_loaded_when_they_are_named(module: str, name: str) -> None:
+    assert module in dir(durm)
+    code = f"import sys, durm; assert 'torch' not in sys.modules; durm.{module}.{name}"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -1,7 +1,7 @@
 """Worker processes: how they are started, and what keeps interrupts from them meanwhile.
 
-To import torch takes a second or more. So a fork server of `multiprocessing` imports what the trials need once, beside
-the process that reads and checks the study, and the workers are forked from it, in milliseconds, also those of the next
+To import torch takes a second or more. So a fork server of `multiprocessing` imports what the trials need once, while
+the study is read and checked, and the workers are forked from it, in milliseconds, also those of the next
 interim analysis. It computes nothing, which makes that safe: OpenMP and CUDA are not at work in it, and OpenBLAS, which
 starts threads when it is imported, ends them before a fork. Each worker says how many threads it takes.
 

@@ -3,7 +3,7 @@
 Import this before torchvision, timm, segmentation_models_pytorch, transformers, lightning or torchmetrics, which all
 import it. `durm.models` and `durm.integrations` do so.
 
-torchvision's wheel on PyPI is built for CUDA. Beside a CPU-only torch its compiled operators cannot be loaded, and the
+torchvision's wheel on PyPI is built for CUDA. With a CPU-only torch its compiled operators cannot be loaded, and the
 import then dies with "operator torchvision::nms does not exist", because torchvision registers a shape rule for an
 operator that nobody declared. Declaring the schemas is enough: models, data sets and transforms need no such operator.
 

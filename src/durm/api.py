@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from durm._text import last_line
 from durm.errors import InputError
+from durm.statistics.scale import direction
 from durm.study.arm import unknown_key
-from durm.study.base import BaseStudy
+from durm.study.base import BaseStudy, last_analysis
 from durm.study.check import check_study, expanded
 from durm.study.code_study import CodeStudy
 from durm.study.csv_input import make_table, read_table
@@ -65,54 +67,76 @@ def compare(
     quiet: bool = False,
     **study: Any,
 ) -> StudyResult:
-    """Runs every arm on the same seeds, and judges the paired differences.
+    """Runs every arm on the same seeds, and says whether each arm is better or worse than the first one, or equal.
+
+    There are three ways to say what a trial is. Give one of them:
+
+    - `function`: your Python function, `train(seed, **parameters_of_the_arm)`. It trains once and returns a number, or
+      a dict of numbers such as `{"accuracy": 93.1, "nll": 0.21}`.
+    - `command`: a command line, such as `"python train.py --seed {seed} --lr {lr}"`. Its last line of output is the
+      result.
+    - neither: durm's own training loop, with `data=`, `model=`, `dummies=`, `epochs=` and so on.
+
+    Let d_s be the metric of an arm minus that of the baseline at seed s. The verdict comes from the confidence interval
+    of the mean of d_s: *better* or *worse* if it lies beyond the equivalence margin ±rope, *equal* if it lies within,
+    else *undecided*. It takes six seeds or more (docs/concepts/verdict.md).
+
+    In a script, call it below `if __name__ == "__main__":`, because the trials run in processes that import the script.
 
     Args:
-        function: called with a seed and the parameters of an arm; gives a number, or a dict of numbers. Left out, and
-            without a command, it is durm's own training loop.
-        arms: name → parameters, of which the first is the baseline. For durm's own loop what an arm overrides, such as
-            `{"base": {}, "smooth": {"train.label_smoothing": 0.1}}`, next to `dummies`.
-        seeds: how many, from 0 on, or which ones; default 10.
-        command: in place of a function, a command line such as `python train.py {seed} {lr}`.
-        metric: what the verdict is about; default: the only one there is, or accuracy.
-        secondary: further metrics that are judged, each by its own margin.
-        rope: half the width of the equivalence margin; default: that of the metric.
-        lower_is_better: smaller values are the better ones.
-        higher_is_better: larger values are the better ones; to be said of a metric that sounds like a loss.
-        resolution: the step in which the metric moves; default: found from the values.
-        until_decided: analyse after 6, 10, 16, 25, 40, … seeds, and stop once every arm is decided.
+        function: called as `function(seed, **parameters)`. It must use the seed for everything that is random.
+        arms: name → parameters; the first arm is the baseline. For a function and a command, what they take:
+            `{"base": {}, "smooth": {"smoothing": 0.1}}`. For durm's own loop, the settings that an arm changes:
+            `{"base": {}, "smooth": {"label_smoothing": 0.1}}`.
+        seeds: how many (0, 1, 2, …), or a list of them; default 10.
+        command: a command line in place of a function; `{seed}` and `{parameter}` are filled in.
+        metric: the metric that is judged; default: the only one there is, or accuracy.
+        secondary: further metrics to judge, each with its own margin.
+        rope: the equivalence margin, in the unit of the metric; default: that of the metric, 0.1 points for accuracy.
+        lower_is_better: smaller values are better. For a metric that durm does not know.
+        higher_is_better: larger values are better. Needed if the name of the metric sounds like a loss.
+        resolution: the smallest step of the metric; default: found from the values.
+        until_decided: analyse after 6, 10, 16, 25, 40, … seeds, and stop when every arm is decided.
         max_seeds: the last analysis of `until_decided`; default 40.
-        out: the folder of the study, which goes on if it is there; default: `runs/NAME` for durm's own loop and
-            commands, a temporary folder for a function.
-        workers: trials at a time; 0 runs them in this process. Default: one for each core, of all nodes under Ray.
-        loader_workers: processes of each trial that read images from disk; they change no bit.
-        data_root: the folder of downloaded data sets.
-        time_limit: seconds after which a command is ended, and lost.
-        accept_new_code: go on although the function or the command changed since the first trial.
+        out: the folder of the study. If the study is already there, it is resumed. Default: `runs/NAME` for durm's own
+            loop and commands, a temporary folder for a function.
+        workers: how many trials run at a time; 0 runs them in this process, for a debugger. Default: one for each core
+            (under Ray: of all nodes).
+        loader_workers: processes of each trial that read images from disk. The results are the same for any number.
+        data_root: the folder of downloaded data sets; default `./data`.
+        time_limit: seconds after which a command is stopped; its run is lost.
+        accept_new_code: resume although the function or the command has changed since the first trial.
         executor: where the trials run: `processes` (the default), `threads` (for commands), `inline`, or `ray`.
-        address: of a Ray cluster, `auto` or `HOST:PORT`; default: that in RAY_ADDRESS, or Ray is started here. A Ray
-            that the caller has begun is used as it is.
+        address: of a Ray cluster, `auto` or `HOST:PORT`; default: that in RAY_ADDRESS, or Ray is started here. If the
+            caller has started Ray, that one is used.
         trial_cpus: cores of each trial under Ray; default: one for each thread.
         trial_gpus: GPUs of each trial under Ray, such as 0.25; default: 1 on device cuda, else none.
         quiet: no progress bar.
-        **study: of durm's own loop, every key of a study: `data`, `model`, `method`, `dummies`, `train`, `search`, …,
-            and every key of `train`, such as `epochs`.
+        **study: for durm's own loop, every key of a study (`data`, `model`, `method`, `dummies`, `search`, …) and every
+            training setting (`epochs`, `lr`, `batch_size`, …): see docs/reference/study-file.md.
+
+    Returns:
+        A `StudyResult`: `verdicts`, `table()`, `runs()`, `figure()`, `report()`. A notebook shows the figure.
 
     Raises:
-        InputError: if something does not fit together, with what would be right.
-        KeyboardInterrupt: on Ctrl-C. The same call goes on from there.
+        InputError: if something does not fit together. The message says what would be right.
+        KeyboardInterrupt: on Ctrl-C. The same call resumes the study.
+
+    Examples:
+        >>> def train(seed, bonus=0.0):  # in real life: train with this seed, and return the test accuracy
+        ...     return 90 + seed % 3 + bonus + 0.01 * seed * bonus
+        >>> arms = {"base": {}, "trick": {"bonus": 1.0}}
+        >>> compare(train, arms, seeds=6, metric="accuracy", workers=0, quiet=True).verdicts
+        {'trick': 'better'}
     """
-    if max_seeds is not None and not until_decided:
-        raise InputError(f"`max_seeds` {max_seeds} goes with `until_decided`; `seeds` gives a fixed number")
-    if seeds is not None and until_decided:
-        raise InputError("`seeds` and `until_decided` exclude each other; `max_seeds` limits their number")
+    last = last_analysis(seeds, max_seeds, until_decided=until_decided)
     if loader_workers < 0:
         raise InputError(f"`loader_workers` {loader_workers}: expected 0 or more")
     if loader_workers and (function is not None or command is not None):
         raise InputError(f"`loader_workers` {loader_workers}: it is for durm's own training loop")
     given = {
         "seeds": seeds if seeds is None or isinstance(seeds, int) else list(seeds),
-        "max_seeds": (max_seeds or 40) if until_decided else None,
+        "max_seeds": last,
         "metric": metric,
         "secondary": list(secondary) if not isinstance(secondary, str) else [secondary],
         "rope": rope,
@@ -121,8 +145,8 @@ def compare(
     if function is None and command is None:
         spec: BaseStudy = _training_study({**values, **study}, arms, executor)
     else:
-        direction = _direction(lower_is_better, higher_is_better)
-        judged = {"higher_is_better": direction, "resolution": resolution, **values}
+        better = direction(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
+        judged = {"higher_is_better": better, "resolution": resolution, **values}
         spec = _code_study(function, command, arms, judged, study)
     if workers is None:
         workers = 0 if executor == "ray" else _workers(spec)
@@ -158,24 +182,37 @@ def verdict(
     higher_is_better: bool = False,
     resolution: float | None = None,
 ) -> StudyResult:
-    """Judges numbers that exist: better, worse, equal or undecided.
+    """Judges numbers that you already have: is each arm better, worse or equal, or are these runs undecided?
+
+    The verdict is that of `compare`: the confidence interval of the mean paired difference against the equivalence
+    margin ±rope. Six pairs are the fewest that can give one.
 
     Args:
-        runs: arm → its values. Lists and arrays pair by position; mappings and pandas Series by their keys, the seeds;
-            arrays of two dimensions are seeds × test samples. Or a data frame, or the path of a CSV file: long, with a
-            row for each run, or wide, with a column for each arm.
-        arm: the name of the column of arms, where it cannot be guessed.
-        seed: that of the seeds.
-        value: that of the values.
+        runs: arm → its values, the baseline first. Lists and arrays pair by position; dicts and pandas Series pair by
+            their keys, the seeds; arrays of shape seeds × test samples give an interval over samples too. Or a data
+            frame, or the path of a CSV file: long, with a row for each run, or wide, with a column for each arm.
+        arm: the name of the column of arms, if it cannot be guessed.
+        seed: the name of the column of seeds.
+        value: the name of the column of values.
         baseline: the arm to compare with; default: the first.
-        metric: what the values are; default: the name of their column.
-        rope: half the width of the equivalence margin; default: that of the metric, 0.1 for percent, 0.001 for shares.
-        lower_is_better: smaller values are the better ones.
-        higher_is_better: larger values are the better ones; to be said of a metric that sounds like a loss.
-        resolution: the step in which the metric moves; default: found from the values.
+        metric: the name of the metric; default: that of the column of values.
+        rope: the equivalence margin; default: that of the metric, 0.1 for percent, 0.001 for shares.
+        lower_is_better: smaller values are better. For a metric that durm does not know.
+        higher_is_better: larger values are better. Needed if the name of the metric sounds like a loss.
+        resolution: the smallest step of the metric; default: found from the values.
+
+    Returns:
+        A `StudyResult`: `verdicts`, `table()`, `figure()`, `report()`.
 
     Raises:
-        InputError: if there is nothing to compare, with what would be right.
+        InputError: if there is nothing to compare. The message says what would be right.
+
+    Examples:
+        >>> base, trick = [93.1, 92.8, 93.4, 93.0, 92.9, 93.3], [93.6, 93.4, 93.9, 93.7, 93.4, 93.8]
+        >>> verdict({"base": base, "trick": trick}).verdicts
+        {'trick': 'better'}
+        >>> verdict({"base": base[:3], "trick": trick[:3]}).verdicts  # three pairs cannot decide
+        {'trick': 'undecided'}
     """
     columns = {"arm": arm, "seed": seed, "value": value}
     if isinstance(runs, str | Path):
@@ -192,17 +229,11 @@ def verdict(
         table,
         baseline=baseline,
         rope=rope,
-        higher_is_better=_direction(lower_is_better, higher_is_better),
+        higher_is_better=direction(lower_is_better=lower_is_better, higher_is_better=higher_is_better),
         metric=metric,
         resolution=resolution,
     )
     return StudyResult(summary)
-
-
-def _direction(lower_is_better: bool, higher_is_better: bool) -> bool | None:
-    if lower_is_better and higher_is_better:
-        raise InputError("`lower_is_better` and `higher_is_better` exclude each other: give one of them")
-    return True if higher_is_better else False if lower_is_better else None
 
 
 def _listed(arms: Arms | None) -> list[dict[str, Any]] | None:
@@ -297,7 +328,7 @@ def _run(store: Store, execution: Execution, *, quiet: bool) -> StudyState:
         raise KeyboardInterrupt(f"interrupted; the same call goes on from there ({store.folder})")
     if not state.results:
         name, reason = next(iter(state.outcome.failed.items()))
-        raise InputError(f"all {len(state.outcome.failed)} trials failed; {name}: {reason.strip().splitlines()[-1]}")
+        raise InputError(f"all {len(state.outcome.failed)} trials failed; {name}: {last_line(reason)}")
     return state
 
 

@@ -1,8 +1,8 @@
 """The cross-entropy on widened logits, Eq. (2), and its push and pull terms, Eq. (3).
 
 `torch.nn.CrossEntropyLoss` is right on C + C_d logits for index targets without label smoothing or class weights. With
-smoothing it would pull the dummies up, and weights or soft targets of width C raise a shape error there. What is here
-takes C-wide weights and targets, smooths over the C real classes only, and gives the dummies no target mass.
+smoothing it would pull the dummies up, and weights or soft targets of width C raise a shape error. The losses of this
+file take C-wide weights and targets, smooth over the C real classes only, and give the dummies no target mass.
 """
 
 from typing import NamedTuple
@@ -87,7 +87,11 @@ def cross_entropy(
 
 
 class CrossEntropyLoss(nn.CrossEntropyLoss):
-    """`cross_entropy` as a module. It is a `torch.nn.CrossEntropyLoss`, by which skorch knows that it takes logits.
+    """`cross_entropy` as a module: the loss of `(N, C + C_d, ...)` logits against targets over the C real classes.
+
+        L_DuRM = -z_y + log(sum_c e^{z_c} + sum_j e^{d_j})
+
+    It is a subclass of `torch.nn.CrossEntropyLoss`, from which skorch knows that it takes logits.
 
     Args:
         num_classes: C, the number of real classes.

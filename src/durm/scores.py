@@ -1,4 +1,4 @@
-"""What the dummy logits say: the probability mass on them, whether one of them wins, and the two normalisations.
+"""Scores from the dummy logits: the probability mass on them, whether one of them wins, and the two normalisations.
 
 All functions take the full logits, real classes first: `(N, C + C_d, ...)`, or any layout with the class axis at `dim`.
 """
@@ -46,7 +46,12 @@ def dummy_log_odds(logits: Tensor, num_classes: int, *, dim: int = 1) -> Tensor:
 
 
 def dummy_hits(logits: Tensor, num_classes: int, *, dim: int = 1) -> Tensor:
-    """Where a dummy class has the largest of all C + C_d logits.
+    """Whether a dummy class has the largest of all C + C_d logits: max_j d_j > max_c z_c.
+
+    Args:
+        logits: all C + C_d logits, as `durm.full_logits` gives them.
+        num_classes: C.
+        dim: the class axis.
 
     Returns:
         A boolean tensor of the shape of `logits` without the class axis; a tie counts for the real class.
@@ -65,8 +70,15 @@ def dummy_hits(logits: Tensor, num_classes: int, *, dim: int = 1) -> Tensor:
 def probabilities(logits: Tensor, num_classes: int, *, over: Literal["real", "all"] = "real", dim: int = 1) -> Tensor:
     """Softmax probabilities over the C real classes, or over all C + C_d.
 
-    `over="real"` is what the narrowed model says: C values that sum to 1. `over="all"` keeps the dummies in: C + C_d
-    values that sum to 1, of which the first C sum to 1 - p_D. The two differ by the factor 1 - p_D on the real classes.
+    Args:
+        logits: all C + C_d logits, as `durm.full_logits` gives them.
+        num_classes: C.
+        over: "real" gives those of the narrowed model, C values that sum to 1. "all" keeps the dummies: C + C_d values
+            that sum to 1, of which the first C sum to 1 - p_D. On the real classes the two differ by this factor.
+        dim: the class axis.
+
+    Returns:
+        A tensor of the shape of `logits`, with C or C + C_d along `dim`.
 
     Examples:
         >>> logits = torch.tensor([[2.0, 1.0, 0.0]])

@@ -1,4 +1,4 @@
-"""What `durm.compare` and `durm.verdict` give: the verdict, as words, table, figure and page."""
+"""What `durm.compare` and `durm.verdict` return: the verdict as text, table, figure and report."""
 
 import io
 import sys
@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from durm._text import pluralize, some
+from durm._text import last_line, pluralize, some
 from durm.study.base import Key
 from durm.study.records import Setting, Summary
 from durm.study.store import Store
@@ -22,13 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class StudyResult:
-    """The answer of a study. In a notebook it shows itself; `print` gives the table of the terminal.
+    """The result of a study. A notebook shows its verdict, table and figure; `print` prints the table.
 
     Attributes:
-        summary: everything that the study says, typed.
-        store: the folder of the study; None for numbers that existed.
-        results: of each trial that is done, by setting, arm and seed; with a search, `erm draw 3` in place of `erm`.
+        summary: all numbers of the study, as typed records (`durm.study.records.Summary`).
+        store: the folder of the study; None after `durm.verdict`.
+        results: the result of each finished trial, by setting, arm and seed; with a search, the arm is `erm draw 3`.
         failed: the trials that failed, with the reason. The same call runs them again.
+
+    Examples:
+        >>> from durm import verdict
+        >>> result = verdict({"base": [93, 92, 94, 93, 92, 93], "trick": [95, 94, 96, 95, 94, 96]})
+        >>> result.verdicts
+        {'trick': 'better'}
+        >>> result.table()[["arm", "n", "difference"]].round(2)
+             arm  n  difference
+        0   base  6         NaN
+        1  trick  6        2.17
     """
 
     summary: Summary
@@ -68,16 +78,16 @@ class StudyResult:
         return pd.DataFrame(rows)
 
     def figure(self, setting: int = 0) -> "Figure":
-        """The estimation plot: every run a dot, and below the differences with their interval and the margin."""
+        """The estimation plot: every run is a dot; below are the differences, their intervals and the margin."""
         from durm.report.estimation import estimation_figure
 
         _show_figures_in_notebooks()
         return estimation_figure(self.summary.settings[setting], self.summary)
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Writes report.html, report.md, report.tex and the figures, and gives the path of the page.
+        """Writes report.html, report.md, report.tex and the figures, and returns the path of report.html.
 
-        They go into the study's folder, or into `out`; for numbers that existed, `runs/verdict` by default.
+        They go into the study's folder, or into `out`; after `durm.verdict` the default is `runs/verdict`.
         """
         from durm.report.page import write_report
 
@@ -104,7 +114,7 @@ class StudyResult:
 
     def _notes(self) -> Iterator[str]:
         if self.failed:
-            reasons = [f"{name}: {reason.strip().splitlines()[-1]}" for name, reason in self.failed.items()]
+            reasons = [f"{name}: {last_line(reason)}" for name, reason in self.failed.items()]
             yield f"{pluralize(len(reasons), 'trial')} failed; the same call runs them again. {some(reasons)}"
         if self.store is not None:
             yield f"{self.summary.done} of {self.summary.trials} trials are done, kept in {self.store.folder}"
@@ -134,7 +144,7 @@ def _table_rows(setting: Setting) -> Iterator[dict[str, Any]]:
 
 
 def _show_figures_in_notebooks() -> None:
-    """A notebook shows a figure that pyplot does not know only if it is told how; elsewhere nothing happens."""
+    """Lets a notebook show figures that pyplot does not know; elsewhere nothing happens."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         import_module("IPython.core.pylabtools").select_figure_formats(shell, {"png"})

@@ -413,7 +413,7 @@ LAYOUTS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda root: ((root / "images").mkdir(), (root / "masks").mkdir()),
         " has no images in {root}/images",
     ),
-    "no training part": (only_test, " has no train/images/ beside test/images/"),
+    "no training part": (only_test, " has no train/images/ next to test/images/"),
     "one class": (
         lambda root: fill_scenes(root, {"": 5}, classes=1),
         " has one class only, '0'; a classifier needs at least two; if 255",

@@ -238,7 +238,7 @@ def coverage(
 
 
 ANALYSES = (6, 10, 16, 25, 40)
-SIZES = (((6, 1), ()), ((10, 3), ()), ((20, 10), ()), ((40, 3), ANALYSES))
+SIZES = (((6, 1), ()), ((20, 1), ()), ((10, 3), ()), ((20, 10), ()), ((40, 3), ANALYSES))
 STUDIES = 10_000
 
 
@@ -258,36 +258,38 @@ INTRODUCTION = f"""# Error rates of the verdict, by simulation
 
 <!-- written by `python -m tests.statistics.simulate` -->
 
-False words in {STUDIES:,} simulated studies, at the worst of three truths: no effect and no margin; +rope; −rope. A
-study counts if any of its m arms gets any word; at exactly ±rope every word counts as false. *Warned*: any arm has a
-warning about outliers or skewness. *Covered*: the plain 95 % interval of one arm over seeds.
+How often a verdict is wrong in {STUDIES:,} simulated studies, at the worst of three truths: no effect and no margin;
++rope; −rope. A study counts as wrong if any of its m arms is called better, worse or equal; at exactly ±rope each of
+these is wrong. *Warned*: any arm has a warning about outliers or skewness. *Covered*: the plain 95 % interval of one
+arm over seeds.
 
-![False words of six pairs by how differences are distributed: about 5 %, more if skewed](../images/rates.svg)
+![Wrong verdicts of six pairs by how differences are distributed: about 5 %, more if skewed](../images/rates.svg)
 
-| differences | n | m | false words, % | false and not warned, % | warned, % | covered, % |
+| differences | n | m | wrong, % | wrong and not warned, % | warned, % | covered, % |
 |---|---|---|---|---|---|---|"""
 UNPAIRED = ((4, 4), (3, 10), (10, 10), (5, 40), (3, 20), (2, 10), (2, 20))
 COLLAPSING = """
 *Collapsing*: one run in twenty loses 20 points, the others gain 1, noise of 2 points. A study that happens to have no
-collapsed run shows a gain, and nothing in its numbers can warn.
+collapsed run shows a gain, and nothing in its numbers can give a warning.
 
 Not paired, normal values, one arm, no effect (Welch's interval):
 {found}.
-Two or three runs against many have more than 5 % false words."""
+Two or three runs against many give more than 5 % wrong verdicts."""
 COVERAGE = """
 Coverage of the 95 % intervals of an accuracy, in %: over seeds alone / over seeds and samples (how much wider).
 
 | test samples | pairs | no effect | an effect that differs from sample to sample |
 |---|---|---|---|"""
 COST = """
-What it costs. The lattice floor: how often a real effect is called better, with it and without.
+What it costs. The floor of the interval: how often a real effect is called better, with the floor and without it.
 
 | test samples | pairs | effect, points | with the floor, % | without, % |
 |---|---|---|---|---|"""
 MINIMUM = """
-The minimum n: what Student's interval alone would find of a difference of three standard deviations (rope 0, one arm),
-{found} pairs, is not said. From 6 pairs on (7 for three arms, 9 for ten)
-nothing is lost."""
+What the minimum n costs. A difference of three standard deviations (rope 0, one arm) would be detected by Student's
+interval alone in this share of studies, by the number of pairs:
+{found}.
+durm gives no verdict there. From 6 pairs on (7 for three arms, 9 for ten) nothing is lost."""
 
 
 def percent(*rates: float) -> str:

@@ -19,11 +19,11 @@ def clean(
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
-    """Remove the checkpoints of trials that are done. Results, verdicts and pages stay, and nothing runs again.
+    """Remove the checkpoints of trials that are done. Results, verdicts and reports stay, and nothing runs again.
 
-    Unfinished trials keep theirs, and so do those between whose models attacks are still to be carried over. Without
-    checkpoints durm evaluate and durm curvature cannot be used on these models, and the pictures of scenes on the page
-    and the transfer of attacks to arms that are added later cannot be made: copy those that you want to keep.
+    Unfinished trials keep their checkpoints, and so do models that a transfer of attacks still needs. What needs a
+    checkpoint cannot be done afterwards: durm evaluate, durm curvature, pictures of segmented images, and the transfer
+    of attacks to arms that are added later. Copy the checkpoints that you want to keep.
     """
     from durm._memory import readable_bytes
     from durm.study.cleaning import clean as clean_study

@@ -57,7 +57,7 @@ def curvature(
 ) -> None:
     """Measure how flat the loss is around a saved model: eigenvalues and trace of the Hessian, rise within a ball.
 
-    Of the loss it was trained with, and of that over the real logits, by which models of different C_d compare.
+    For the training loss, and for the loss over the real logits, which is comparable between different C_d.
     """
     if samples < 1:
         raise InputError(f"--samples {samples}: expected at least 1")

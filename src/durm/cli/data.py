@@ -49,10 +49,10 @@ def check(
     download: Annotated[bool, typer.Option("--download", help="Get the files first, into the data root.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Read a data set and say what is in it: samples, classes, shape, and what was done to it on the way.
+    """Read a data set and say what is in it: samples, classes, shape, and how it was prepared.
 
-    Files that are published are compared with what is known of them: checksums, and how much they hold. Of data with
-    masks, the pixels of each class are counted in up to 200 masks.
+    Published files are compared with their known checksums and sizes. With masks, the pixels of each class are counted
+    in up to 200 of them.
     """
     from durm import data
     from durm.data.facts import facts_of, in_words

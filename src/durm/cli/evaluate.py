@@ -54,18 +54,16 @@ def evaluate(
     ] = None,
     resume: Annotated[
         Path | None,
-        _attacks(
-            help="Keep what was attacked in this file; a run that is interrupted goes on from it.", metavar="FILE"
-        ),
+        _attacks(help="Keep the attacked batches in this file; an interrupted run resumes from it.", metavar="FILE"),
     ] = None,
     trust_code: options.TrustCode = False,
     json: options.Json = False,
 ) -> None:
     """Evaluate a saved model on the test set: accuracy, real-class NLL, calibration, dummy mass and hits.
 
-    Of segmentation models also IoU, confusions and dummy hits by class. With --attack: the accuracy that attacks
-    leave, through each surface. With --open-set: what dummy mass, maximum probability, maximum logit, energy and
-    entropy are worth as scores of uncertainty. With --predictions: images of classes instead of numbers.
+    For segmentation models also IoU, confusions and dummy hits by class. With --attack: the accuracy under attack,
+    through the logits of --through. With --open-set: how well dummy mass, maximum probability, maximum logit, energy
+    and entropy detect unknown classes. With --predictions: images of classes instead of numbers.
     """
     for flag, given in (("--predictions", predictions), ("--attack", attack)):
         if open_set is not None and given is not None:

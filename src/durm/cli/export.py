@@ -29,7 +29,7 @@ def export(
         ),
     ] = None,
     dummy_mass: Annotated[
-        bool, typer.Option("--dummy-mass", help="The probability of the dummies as a second output, a score of doubt.")
+        bool, typer.Option("--dummy-mass", help="Also output the probability of the dummies, a score of uncertainty.")
     ] = False,
     data_root: options.DataRoot = None,
     trust_code: options.TrustCode = False,

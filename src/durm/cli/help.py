@@ -10,7 +10,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 NARROW = 70
-"""Below this width the text of a flag stands under it, not beside it."""
+"""Below this width the text of a flag is below it, not next to it."""
 
 
 class PlainHelp:

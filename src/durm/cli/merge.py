@@ -23,8 +23,8 @@ def merge(
 ) -> None:
     """Join the folders of one study that ran in several places, such as two clusters; its seeds may differ.
 
-    Data and code must be the same, and every result must have its checksum. A trial that was done twice with different
-    results is refused, before anything is written.
+    Data and code must be the same, and every result must have its checksum. A trial that is in two folders with
+    different results is an error; nothing is written then.
     """
     from durm._text import pluralize
     from durm.study.merging import merge as merge_studies

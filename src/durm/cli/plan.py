@@ -40,10 +40,10 @@ def plan(
     metric: Annotated[str, typer.Option(help="What the values of a CSV file are.")] = "value",
     json: options.Json = False,
 ) -> None:
-    """Plan a study: the smallest difference that n pairs decide, the pairs for a half-width of rope, the chances.
+    """Plan a study: the smallest difference that n pairs decide, the pairs for a half-width of rope, the power.
 
-    The chance of "equal" is that of a study without any difference; with a pilot, "assurance" averages the chance over
-    what the pilot says about the spread.
+    The chance of "equal" is for a study without any difference; with a pilot, "assurance" averages the chance over the
+    uncertainty of the pilot's standard deviation.
     """
     import math
     from dataclasses import asdict

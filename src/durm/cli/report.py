@@ -29,7 +29,7 @@ def report(
 ) -> None:
     """Judge what a study has done so far, and write summary.json, report.html, .md, .tex and the figures.
 
-    Pictures of segmented scenes need the data; without them those of before are kept.
+    Pictures of segmented images need the data; without the data the old pictures are kept.
     """
     from durm.report.page import write_report
     from durm.report.terminal import print_verdict

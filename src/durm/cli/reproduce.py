@@ -59,7 +59,7 @@ def reproduce(
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> int:
-    """Run an experiment of the paper, or what is missing of it, and print the results beside the paper's numbers."""
+    """Run an experiment of the paper, or what is missing of it, and print the results next to the paper's numbers."""
     from durm.cli.flags import study_from_flags
     from durm.replication.recipe import SCALES, load_recipe, recipe_ids
     from durm.replication.reproduction import Reproduction, default_folder, listing, listing_lines

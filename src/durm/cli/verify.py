@@ -21,8 +21,8 @@ def verify(
 ) -> int:
     """Check ids, checksums, pairing, data and code versions, and that the summary follows from the results.
 
-    Exit code 0 if nothing was found, also with notes (such as results of an earlier version, which have no checksum); 1
-    with each finding in a line.
+    Exit code 0 if nothing is wrong, also with notes (such as results of an earlier version, which have no checksum); 1
+    otherwise, with one line for each finding.
     """
     from durm.study.verify import verify_study
 

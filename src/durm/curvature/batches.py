@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 Samples = Tensor | Iterable[tuple[Tensor, Tensor]]
-"""Inputs `(N, …)`, beside targets; or batches of inputs and targets, such as those of a DataLoader."""
+"""Inputs `(N, …)`, together with targets; or batches of inputs and targets, such as those of a DataLoader."""
 IGNORED = -100
 """The class index of what does not count, as everywhere in torch."""
 

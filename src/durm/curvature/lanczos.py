@@ -187,7 +187,7 @@ class Tridiagonal(NamedTuple):
 
 
 def tridiagonal(matrix: Operator, start: Tensor, seed: int) -> Iterator[Tridiagonal]:
-    """Lanczos' method: T after each product, without an end. Where H leads out of the span no more it begins anew."""
+    """Lanczos' method: T after each product, without an end. Where H no longer leads out of the span, it restarts."""
     basis = Basis()
     diagonal: list[float] = []
     lengths: list[float] = []

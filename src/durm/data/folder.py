@@ -48,7 +48,7 @@ def scan(root: Path, family: str = "folder") -> tuple[Members, list[str]]:
     folders = folders_in(root)
     tops = {name: root / name for name in ("train", "val", "test") if root / name in folders}
     if tops and len(tops) == len(folders) and "train" not in tops:
-        raise InputError(f"{where} has no train/ beside {' and '.join(f'{name}/' for name in tops)}")
+        raise InputError(f"{where} has no train/ next to {' and '.join(f'{name}/' for name in tops)}")
     tops = tops if "train" in tops else {"train": root}
     classes = sorted({folder.name for top in tops.values() for folder in folders_in(top)})
     if not classes:

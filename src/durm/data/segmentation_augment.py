@@ -37,7 +37,7 @@ class SceneAugmentation:
         jitter: brightness, contrast, saturation and hue of the image are changed, each for half of the samples.
         cat_max_ratio: a crop of whose labelled pixels one class has this share or more is drawn again, up to ten times;
             1 takes the first.
-        fill: the colour beside scenes that are smaller than the crop, such as the mean; the mask is IGNORED there.
+        fill: the colour around images that are smaller than the crop, such as the mean; the mask is IGNORED there.
     """
 
     crop: tuple[int, int] | None

@@ -26,7 +26,7 @@ def pairs_below(where: str, root: Path) -> Pairs:
         if "train" in there:
             return {part: pairs_in(where, root, *pair) for part, pair in there.items()}
         if there:
-            raise InputError(f"{where} has no {folders['train'][0]}/ beside {next(iter(there.values()))[0]}/")
+            raise InputError(f"{where} has no {folders['train'][0]}/ next to {next(iter(there.values()))[0]}/")
     return {"train": pairs_in(where, root, "images", "masks")}
 
 

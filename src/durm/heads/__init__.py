@@ -8,7 +8,7 @@ A widened layer is the layer it was, with C_d more rows in its parameters and a 
 
 Nothing else about the model changes: not its other modules, its hooks, its `state_dict` keys, its device or its dtype.
 
-A head that is more than a layer says itself how it is widened: see `durm.heads.resizable.ResizableHead`.
+A head that is more than a layer defines how it is widened: see `durm.heads.resizable.ResizableHead`.
 """
 
 from collections import OrderedDict
@@ -66,27 +66,27 @@ def widen(
     Widen before the optimizer, DDP or FSDP are made, or pass the optimizer.
 
     Args:
-        model: any PyTorch classifier; one whose head is a Linear or Conv layer, or ends in one, or widens itself.
-        dummies: C_d, how many. 0 leaves the model as it is.
-        kind: what they are. "learned" is DuRM: rows of the head that are trained like the real ones. The others tell
-            what of its effect needs learning: "frozen", the same random rows, never trained; "constant", logits of 0
-            (k of them are one logit of log k; one is the softmax-one, e^z / (1 + sum e^z)); "copies", learned rows that
-            all start as the first one, and stay equal.
-        head: what to widen: a dotted name, a module, or a list of them. Left out, it is found: in timm, torchvision,
+        model: any PyTorch classifier whose head is a Linear or Conv layer, ends in one, or is a `ResizableHead`.
+        dummies: C_d, the number of dummies. 0 leaves the model as it is.
+        kind: "learned" is DuRM: rows of the head that are trained like the real ones. The other kinds are controls,
+            which show what part of its effect needs learning: "frozen", the same random rows, never trained;
+            "constant", logits of 0 (k of them are one logit of log k; one is the softmax-one, e^z / (1 + sum e^z));
+            "copies", learned rows that all start as the first one, and stay equal.
+        head: what to widen: a dotted name, a module, or a list of them. By default it is found: in timm, torchvision,
             Hugging Face and segmentation_models_pytorch models, and in plain modules as the last layer. Distilled,
             auxiliary and multi-branch heads are widened together.
-        num_classes: C, where several layers could be meant, or as a check.
-        optimizer: an optimizer that already holds the model's parameters; it is given the new ones in their place, its
-            state kept for the real rows and zero for the dummies.
-        seed: what the dummies are drawn from.
-        guard: warns in the first training steps, and now and then later, if the loss trains the dummies or the
+        num_classes: C. Give it if durm finds several layers, or as a check.
+        optimizer: an optimizer that already holds the model's parameters. It gets the new ones in their place; its
+            state is kept for the real rows, and is zero for the dummies.
+        seed: of the random generator of the dummies.
+        guard: warn in the first training steps, and in some later ones, if the loss trains the dummies or the
             optimizer does not train the head; see `durm.heads.guard`. It changes no number.
 
     Returns:
-        The same model.
+        The same model. It gives `(N, C + C_d)` logits in training mode and `(N, C)` in eval mode.
 
     Raises:
-        ValueError: if no head is found, or several that could be meant; if it cannot be widened; if it already is.
+        ValueError: if durm finds no head, or several; if the head cannot be widened, or already is.
 
     Examples:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -128,7 +128,7 @@ def widen(
 
 
 def narrow(model: Model) -> Model:
-    """Takes the dummies off again, in place: the classes, keys and shapes of before `widen`.
+    """Takes the dummies off again, in place. Classes, keys and shapes are then those from before `widen`.
 
     The outputs equal those of the widened model in eval mode bit for bit. A model without dummies is left as it is.
 
@@ -158,8 +158,8 @@ def narrow_state_dict(
 ) -> dict[str, Any]:
     """The state dict of the narrowed model, from that of the widened one.
 
-    A state dict that comes from `model.state_dict()`, or from `torch.load` of one, says itself which layers were
-    widened. Where that note was lost (safetensors, a dict copied key by key), say it with `head` and `num_classes`.
+    A state dict that comes from `model.state_dict()`, or from `torch.load` of one, records which layers were widened.
+    If that record was lost (safetensors, a dict copied key by key), give `head` and `num_classes`.
 
     Args:
         state: a state dict with C + C_d rows in its heads. It is not changed.
@@ -212,7 +212,7 @@ def narrow_state_dict(
 def full_logits(model: Model) -> Iterator[Model]:
     """Within this context the model gives all C + C_d logits in eval mode too.
 
-    It is what dummy scores need, and what training needs of a model that is kept in eval mode.
+    Use it for dummy scores, and to train a model that is kept in eval mode.
 
     Examples:
         >>> model = widen(nn.Linear(8, 3), dummies=2).eval()

@@ -38,7 +38,7 @@ LEAST_VOTES = 16
 
 
 class Guard:
-    """What the guard of one head remembers; copies of the head start anew with the optimizer, and keep the rest.
+    """What the guard of one head remembers; copies of the head start over with the optimizer, and keep the rest.
 
     Args:
         replaced: a parameter of the head as it was before `widen`.

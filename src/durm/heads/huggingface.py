@@ -1,11 +1,11 @@
 """Hugging Face models: what cannot be trained with dummies, and how a widened model is saved.
 
-A model is known as theirs by its `config.num_labels`; transformers is not imported. Each guard stands for a way in
-which training would go wrong without a word:
+A model is known as theirs by its `config.num_labels`; transformers is not imported. Each guard is for a way in
+which training would fail silently:
 
 - `labels=` makes the model compute a loss of its own, on logits reshaped to C columns;
 - `transformers.Trainer` smooths labels over all logits, the dummies' too;
-- `save_pretrained` would write C + C_d rows beside a config that says C, which `from_pretrained` refuses.
+- `save_pretrained` would write C + C_d rows next to a config that says C, which `from_pretrained` refuses.
 """
 
 import inspect

@@ -1,6 +1,6 @@
 """The protocol by which a module says how it is widened, where a head is more than one layer.
 
-`widen` knows layers in which each class has a row of its own. In some heads the classes meet each other on the way: in
+`widen` knows layers in which each class has a row of its own. In some heads the classes interact: in
 Segmenter they are tokens that attend to each other, and a LayerNorm runs over them. Such a head must compute all its
 C + C_d logits and give the first C.
 """

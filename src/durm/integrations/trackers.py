@@ -33,7 +33,7 @@ MOST_METRICS, MOST_PARAMETERS = 1000, 100
 
 @dataclass(frozen=True)
 class Run:
-    """What a tracker is told of a trial, or of the verdict.
+    """What a tracker gets of a trial, or of the verdict.
 
     Attributes:
         name: as it is shown.

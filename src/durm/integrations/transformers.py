@@ -5,18 +5,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from durm.integrations import need
+
+need("transformers", "transformers", "accelerate")
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from durm.heads import dummies
 from durm.heads.dummy_state import check_rows, dummy_rows, with_rows
+from durm.heads.huggingface import check_problem_type
 from durm.losses import cross_entropy
 from durm.scores import dummy_hits, dummy_mass
 
 import transformers  # isort: skip
 
 DUMMIES_NAME = "dummies.pt"
-"""The file of a checkpoint that holds the rows of the dummies. The weights beside it are those of the C-class model."""
+"""The file of a checkpoint with the rows of the dummies. The weights next to it are those of the C-class model."""
 
 
 class DuRMTrainer(transformers.Trainer):
@@ -30,7 +36,7 @@ class DuRMTrainer(transformers.Trainer):
     - `dummy_mass` and `dummy_hits`, the means of p_D and of the samples where a dummy is largest, are logged with the
       training loss. They are of the main process.
     - Checkpoints hold the weights of the C-class model, which `from_pretrained` loads without durm, and the rows of the
-      dummies in a file beside them, so that `resume_from_checkpoint` and `load_best_model_at_end` go on with both.
+      dummies in an extra file, so that `resume_from_checkpoint` and `load_best_model_at_end` go on with both.
 
     With a model that was not widened it is `transformers.Trainer`: C_d = 0.
 
@@ -47,6 +53,9 @@ class DuRMTrainer(transformers.Trainer):
             raise ValueError(
                 "fsdp, deepspeed: DuRMTrainer trains whole copies of the model; expected DDP or one process"
             )
+        trained: Any = self.model
+        if dummies(trained):
+            check_problem_type(trained)
         if self.compute_loss_func is None:
             self.compute_loss_func = self._durm_loss
         self._seen: list[Tensor] = []

@@ -4,7 +4,7 @@ L = mean_e R_e + β · Var_e R_e, with R_e the cross-entropy of domain e and Var
 first `anneal` steps, while the risks are still settling, and `weight` afterwards.
 
 The gradient grows with β, and where β jumps one step can undo all that was learned. So its norm is clipped, and the
-optimizer starts anew there, as its moments are of the smaller gradients; DomainBed does the second, for Adam.
+optimizer restarts there, as its moments are of the smaller gradients; DomainBed does the second, for Adam.
 """
 
 from typing import Annotated, ClassVar, Literal

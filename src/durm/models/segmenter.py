@@ -1,6 +1,6 @@
 """Segmenter (Strudel et al., 2021): a vision transformer whose decoder has one token for each class.
 
-The classes meet each other here, in attention and in a LayerNorm, so the decoder says itself how it is widened.
+The classes interact here, in attention and in a LayerNorm, so the decoder defines how it is widened.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The paper's experiments as recipes: YAML files beside this one, each with rows and three scales.
+"""The paper's experiments as recipes: YAML files next to this one, each with rows and three scales.
 
 title: what it is
 tables: [8, 1]              # where the paper's numbers stand, the fullest table first

@@ -94,7 +94,7 @@ def _draw_density(axes: Axes, shape: Mapping[str, Any], kind: str) -> None:
     low, high = min(map(min, found.nodes)), max(map(max, found.nodes))
     width = SMEARED * (high - low) or 1.0
     points = np.linspace(low - 5 * width, high + 5 * width, 500)
-    # The least of the scale is a hundredth of one weight, so that single eigenvalues are seen beside millions.
+    # The least of the scale is a hundredth of one weight, so that single eigenvalues are visible among millions.
     least = 0.01 / (shape["weights"] * width)
     axes.semilogy(points, np.maximum(found.at(points.tolist(), width), least), color=COLOURS[0])
     axes.set(xlabel=f"eigenvalue, {CURVES[kind][0]}", ylabel="density", ylim=(least, None))

@@ -77,7 +77,7 @@ class ResultFiles:
             return None
 
     def set_aside(self, folder: Path, trial: AnyTrial) -> None:
-        """Damaged files get other names, so that the trial can run again. Whoever calls this holds the trial's lock."""
+        """Damaged files get other names, so that the trial can run again. The caller holds the trial's lock."""
         check = self.check(folder, trial)
         if check is not None and check.damaged is not None:
             set_aside(folder / RESULT)  # first: without it the trial runs again, whatever else lies there

@@ -29,7 +29,7 @@ def _cpu_seconds() -> float:
 
 
 def _forget_peak_memory() -> None:
-    """Linux can measure the peak anew; elsewhere it is that of the process since its start."""
+    """Linux can reset the peak; elsewhere it is that of the process since its start."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

@@ -91,7 +91,7 @@ class _Program:
         """Its exit code and cost. What it prints goes into the files.
 
         Raises:
-            Interrupted: if it was told to stop.
+            Interrupted: if it was asked to stop.
             RunFailed: if it took too long.
         """
         assert self.process.stdout is not None
