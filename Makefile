@@ -47,7 +47,7 @@ gallery: .venv/.dev  ## the reports of the gallery from results/, into docs/repo
 claims: .venv/.dev  ## judge the paper's claims by results/, into docs/replication.md and the READMEs
 	$(BIN)/python docs/claims.py
 
-bench: .venv/.dev  ## the speed measurements, into results/, and one table of them all
+bench: .venv/.dev .venv/.peers  ## the speed measurements, into results/, and one table of them all
 	$(BIN)/python benchmarks/overhead.py --out results/overhead.json
 	$(BIN)/python benchmarks/loop.py --out results/loop.json
 	$(BIN)/python benchmarks/input.py --out results/input.json
@@ -55,11 +55,13 @@ bench: .venv/.dev  ## the speed measurements, into results/, and one table of th
 	$(BIN)/python benchmarks/startup.py --out results/startup.json
 	$(BIN)/python benchmarks/time_to_verdict.py --out results/time_to_verdict.json
 	$(BIN)/python benchmarks/own_code.py --out results/own_code.json
+	$(BIN)/python benchmarks/channels_last.py --out results/channels_last.json
 	$(BIN)/python benchmarks/manifest.py --files 100000 --out results/manifest.json
 	$(BIN)/python benchmarks/domains.py --out results/domains.json
 	$(BIN)/python benchmarks/probes.py --out results/probes.json
 	$(BIN)/python benchmarks/attacks.py --out results/attacks.json
-	$(BIN)/python benchmarks/curvature.py --out results/curvature.json
+	$(BIN)/python benchmarks/fgsm.py --torchattacks .venv/peers --out results/fgsm.json
+	$(BIN)/python benchmarks/curvature.py --pyhessian .venv/peers --out results/curvature.json
 	$(BIN)/python benchmarks/evaluation.py --out results/evaluation.json
 	$(BIN)/python benchmarks/outcomes.py --out results/outcomes.json
 	$(BIN)/python benchmarks/growth.py --out results/growth.json
@@ -81,4 +83,9 @@ clean:  ## remove what the targets made
 .venv/.dev: .venv/bin/python $(REQUIREMENTS)
 	@echo "Installing durm and the development tools into .venv …"
 	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+# What is measured against, and is no dependency.
+.venv/.peers: .venv/bin/python
+	@$(PIP_INSTALL) --no-deps --upgrade --target .venv/peers pyhessian==0.1 torchattacks==3.5.1
 	@touch $@

@@ -22,7 +22,7 @@ from pairs import Comparison, compare, enough_pairs, tell
 from torch import Tensor
 
 from durm.metrics import measure
-from durm.metrics.classification import SOFTNESS, calibration_error, class_accuracies, predictions_of, reliability
+from durm.metrics.classification import RELIABILITY, SOFTNESS, predictions_of, reliability_sums
 from durm.metrics.outcomes import sample_outcomes
 from durm.scores import dummy_hits, dummy_mass, probabilities
 
@@ -104,7 +104,7 @@ def kept(batches: Sequence[Tensor], targets: Tensor, classes: int) -> Found:
     right = (real.argmax(1) == targets).double()
     counts = torch.bincount(targets, minlength=classes)
     hits = torch.zeros(classes, dtype=torch.float64).index_add_(0, targets, right)
-    outcomes = sample_outcomes(real, targets)
+    outcomes = sample_outcomes(real, targets, real.argmax(1))
     over_all = probabilities(logits, classes, over="all")[:, :classes]
     metrics = {
         "accuracy": 100 * right.mean().item(),
@@ -119,6 +119,26 @@ def kept(batches: Sequence[Tensor], targets: Tensor, classes: int) -> Found:
         "dummy_hits": 100 * dummy_hits(logits, classes).double().mean().item(),
     }
     return metrics, reliability(probabilities(logits, classes), targets), class_accuracies(logits, targets, classes)
+
+
+def class_accuracies(logits: Tensor, targets: Tensor, classes: int) -> list[float | None]:
+    right = (logits[:, :classes].argmax(1) == targets).double()
+    counts = torch.bincount(targets, minlength=classes)
+    hits = torch.zeros(classes, dtype=torch.float64).index_add_(0, targets, right)
+    found = iter((100 * (hits[counts > 0] / counts[counts > 0])).tolist())
+    return [next(found) if count else None for count in counts.tolist()]
+
+
+def calibration_error(probabilities: Tensor, targets: Tensor) -> float:
+    table = reliability(probabilities, targets)
+    gaps = (abs(right - sure) for right, sure in zip(table["correct"], table["confidence"], strict=True))
+    return sum(gaps) / sum(table["count"])
+
+
+def reliability(probabilities: Tensor, targets: Tensor) -> dict[str, list[float]]:
+    confidence, predicted = probabilities.max(1)
+    sums = reliability_sums(confidence.double(), predicted == targets)
+    return dict(zip(RELIABILITY, sums.tolist(), strict=True))
 
 
 SUBJECTS = {

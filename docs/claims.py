@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from forest import forest_svg, readme_part, tasks_svg
+
 from durm.replication.claims import ledger
-from durm.replication.forest import forest_svg, readme_part, tasks_svg
 from durm.replication.ledger import page
 from durm.replication.study_index import study_folders
 from durm.report.settings import changed_settings

@@ -52,6 +52,18 @@ def test_commands_without_their_libraries_say_what_to_install() -> None:
     assert "durm[bench]" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("module", "missing"),
+    [("transformers", "transformers"), ("transformers", "accelerate"), ("lightning", "lightning"), ("skorch", "numpy")],
+)
+def test_integrations_without_their_libraries_say_what_to_install(module: str, missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import durm.integrations.{module}"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert f"durm.integrations.{module} needs {missing}" in last
+    assert f"pip install 'durm[{module}]'" in last
+
+
 def test_version() -> None:
     assert version("durm") == durm.__version__
 

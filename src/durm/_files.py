@@ -93,7 +93,7 @@ def read_text(path: Path, what: str = "") -> str:
     try:
         return io.TextIOWrapper(io.BytesIO(_read(path)), encoding="utf-8-sig").read()  # any kind of line ends
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text"
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise InputError(f"{what}{path} cannot be read: {reason}") from None
 
 

@@ -1,7 +1,9 @@
-"""Words for numbers, and names as they may be printed."""
+"""Words for numbers, names as they may be printed, and rows as CSV."""
 
+import csv
+import io
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _DIRECTION = {chr(code) for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 """What changes the direction of the text after it, so that it reads as something else."""
@@ -43,6 +45,21 @@ def duration(seconds: float) -> str:
     if not days:
         return f"{minutes // 60} h {minutes % 60} min"
     return f"{hours // 24} d {hours % 24} h"
+
+
+def last_line(text: object, default: str = "") -> str:
+    """Of a reason, which may be a traceback: what happened."""
+    return (str(text).strip() or default).rpartition("\n")[2].strip()
+
+
+def as_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> str:
+    """The rows with a header; columns are those of all rows unless they are given."""
+    names = list(dict.fromkeys(name for row in rows for name in row)) if columns is None else columns
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
 
 
 def some(names: Sequence[str], most: int = 3) -> str:

@@ -3,6 +3,8 @@
     result = durm.compare(train, arms={"base": {}, "smooth": {"smoothing": 0.1}}, seeds=10)
     result = durm.compare(data="digits", model="cnn", dummies=[0, 2], seeds=10)
     result = durm.verdict({"base": [93.1, 92.8, …], "trick": [93.4, 93.0, …]})
+
+All of them return a `durm.StudyResult`.
 """
 
 import inspect
@@ -15,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from durm._text import last_line
 from durm.errors import InputError
+from durm.statistics.scale import direction
 from durm.study.arm import unknown_key
-from durm.study.base import BaseStudy
+from durm.study.base import BaseStudy, last_analysis
 from durm.study.check import check_study, expanded
 from durm.study.code_study import CodeStudy
 from durm.study.csv_input import make_table, read_table
@@ -71,7 +75,8 @@ def compare(
 
     - `function`: your Python function, `train(seed, **parameters_of_the_arm)`. It trains once and returns a number, or
       a dict of numbers such as `{"accuracy": 93.1, "nll": 0.21}`.
-    - `command`: a command line, such as `"python train.py {seed} {lr}"`. Its last line of output is the result.
+    - `command`: a command line, such as `"python train.py {seed} {lr}"`. Its last line of output is the
+      result.
     - neither: durm's own training loop, with `data=`, `model=`, `dummies=`, `epochs=` and so on.
 
     Let d_s be the metric of an arm minus that of the baseline at seed s. The verdict comes from the confidence interval
@@ -126,17 +131,14 @@ def compare(
         >>> compare(train, arms, seeds=6, metric="accuracy", workers=0, quiet=True).verdicts
         {'trick': 'better'}
     """
-    if max_seeds is not None and not until_decided:
-        raise InputError(f"`max_seeds` {max_seeds} goes with `until_decided`; `seeds` gives a fixed number")
-    if seeds is not None and until_decided:
-        raise InputError("`seeds` and `until_decided` exclude each other; `max_seeds` limits their number")
+    last = last_analysis(seeds, max_seeds, until_decided=until_decided)
     if loader_workers < 0:
         raise InputError(f"`loader_workers` {loader_workers}: expected 0 or more")
     if loader_workers and (function is not None or command is not None):
         raise InputError(f"`loader_workers` {loader_workers}: it is for durm's own training loop")
     given = {
         "seeds": seeds if seeds is None or isinstance(seeds, int) else list(seeds),
-        "max_seeds": (max_seeds or 40) if until_decided else None,
+        "max_seeds": last,
         "metric": metric,
         "secondary": list(secondary) if not isinstance(secondary, str) else [secondary],
         "rope": rope,
@@ -145,8 +147,8 @@ def compare(
     if function is None and command is None:
         spec: BaseStudy = _training_study({**values, **study}, arms, executor)
     else:
-        direction = _direction(lower_is_better, higher_is_better)
-        judged = {"higher_is_better": direction, "resolution": resolution, **values}
+        better = direction(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
+        judged = {"higher_is_better": better, "resolution": resolution, **values}
         spec = _code_study(function, command, arms, judged, study)
     if workers is None:
         workers = 0 if executor == "ray" else _workers(spec)
@@ -229,17 +231,11 @@ def verdict(
         table,
         baseline=baseline,
         rope=rope,
-        higher_is_better=_direction(lower_is_better, higher_is_better),
+        higher_is_better=direction(lower_is_better=lower_is_better, higher_is_better=higher_is_better),
         metric=metric,
         resolution=resolution,
     )
     return StudyResult(summary)
-
-
-def _direction(lower_is_better: bool, higher_is_better: bool) -> bool | None:
-    if lower_is_better and higher_is_better:
-        raise InputError("`lower_is_better` and `higher_is_better` exclude each other: give one of them")
-    return True if higher_is_better else False if lower_is_better else None
 
 
 def _listed(arms: Arms | None) -> list[dict[str, Any]] | None:
@@ -334,7 +330,7 @@ def _run(store: Store, execution: Execution, *, quiet: bool) -> StudyState:
         raise KeyboardInterrupt(f"interrupted; the same call goes on from there ({store.folder})")
     if not state.results:
         name, reason = next(iter(state.outcome.failed.items()))
-        raise InputError(f"all {len(state.outcome.failed)} trials failed; {name}: {reason.strip().splitlines()[-1]}")
+        raise InputError(f"all {len(state.outcome.failed)} trials failed; {name}: {last_line(reason)}")
     return state
 
 

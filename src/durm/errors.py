@@ -11,12 +11,19 @@ class InputError(ValueError):
     """
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
-    """The error for a name that does not exist, with the closest ones that do."""
+def unknown(kind: str, name: object, known: Iterable[str], listed_by: str = "") -> InputError:
+    """The error for a name that does not exist, with the closest ones that do, or the command that lists them all."""
     names = list(known)
-    close = get_close_matches(str(name), names, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {_listing(names)}"
-    return InputError(f"{kind} {name!r} is unknown: {hint}")
+    otherwise = f"{listed_by} lists all {len(names)}" if listed_by else f"there are {_listing(names)}"
+    return InputError(f"{kind} {name!r} is unknown: {did_you_mean(name, names, otherwise)}")
+
+
+def did_you_mean(name: object, known: Iterable[str], otherwise: str | None = None) -> str:
+    """`did you mean 'vrex'?`, of the names that are close; otherwise all of them, or what is given."""
+    names = list(known)
+    if close := get_close_matches(str(name), names, n=3):
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"expected one of {', '.join(names)}" if otherwise is None else otherwise
 
 
 def _listing(names: list[str]) -> str:

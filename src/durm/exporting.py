@@ -12,7 +12,6 @@ import io
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from durm._files import atomic_write
-from durm.errors import InputError
+from durm.errors import InputError, did_you_mean
 from durm.heads import narrow
 from durm.heads.layer import WidenedOwn, eval_mode, widened_layers
 from durm.scores import dummy_mass as mass_of
@@ -250,8 +249,7 @@ def _difference(found: list[list[Tensor]], expected: list[list[Tensor]], path: P
 def check_format(to: str) -> Format:
     """The format of that name, if there is one and what it needs is installed."""
     if to not in get_args(Format):
-        close = get_close_matches(to, get_args(Format), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(get_args(Format))}"
+        hint = did_you_mean(to, get_args(Format))
         raise InputError(f"`to` {to!r}: {hint} (files end in {', '.join(SUFFIXES)})")
     if to == "onnx" and not (find_spec("onnx") and find_spec("onnxscript") and find_spec("onnxruntime")):
         raise InputError("`to` 'onnx' needs onnx, onnxscript and onnxruntime: pip install 'durm[onnx]'")

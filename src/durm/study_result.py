@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from durm._text import pluralize, some
+from durm._text import last_line, pluralize, some
 from durm.study.base import Key
 from durm.study.records import Setting, Summary
 from durm.study.store import Store
@@ -114,7 +114,7 @@ class StudyResult:
 
     def _notes(self) -> Iterator[str]:
         if self.failed:
-            reasons = [f"{name}: {reason.strip().splitlines()[-1]}" for name, reason in self.failed.items()]
+            reasons = [f"{name}: {last_line(reason)}" for name, reason in self.failed.items()]
             yield f"{pluralize(len(reasons), 'trial')} failed; the same call runs them again. {some(reasons)}"
         if self.store is not None:
             yield f"{self.summary.done} of {self.summary.trials} trials are done, kept in {self.store.folder}"

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from durm.errors import InputError
+from durm.report import progress
 from durm.report.progress import LineDisplay, ProgressDisplay, show
 from durm.report.tables import null_table, overview_table, verdict_table
 from durm.report.text import headline, sentences
@@ -397,6 +399,27 @@ def test_long_trials_tell_of_epochs_every_minute(capsys: pytest.CaptureFixture[s
         "0/2 trials, 1 min elapsed, about 7 min left",  # 75 s for 3 of 20 epochs
         "0/2 trials, 2 min elapsed, about 6 min left",  # 150 s for 6: 350 s
     ]
+
+
+def test_trials_that_tell_of_nothing_have_a_line_every_minute_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Programs of an hour, say. By hand: asked each half minute, it speaks at 60, 120 and 180 s."""
+    clock = Clock()
+    display = LineDisplay(trials_of(dummies=[0, 1], seeds=1), clock)
+    for half in range(1, 7):
+        clock.now = 30.0 * half
+        display.check()
+    assert capsys.readouterr().err.splitlines() == [f"0/2 trials, {n} min elapsed" for n in (1, 2, 3)]
+
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_CHECKS", 0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0)
+    said = threading.Event()
+    monkeypatch.setattr(LineDisplay, "say", lambda self, line: said.set())
+    before = threading.active_count()
+    with show(trials_of(dummies=[0], seeds=1), quiet=False):
+        assert said.wait(60)  # nobody told it of anything
+    assert threading.active_count() == before
 
 
 def test_where_stderr_is_no_terminal_there_are_lines(

@@ -42,7 +42,7 @@ def durm_in_a_process(*arguments: object, **options: str) -> subprocess.Complete
     source = str(Path(durm.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", **options}
     command = [sys.executable, "-m", "durm", *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
 def evil(folder: Path, name: str = "evil") -> Path:

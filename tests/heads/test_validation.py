@@ -47,7 +47,8 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "more parameters": (Gained, "Gained has more than weight and bias: gain"),
     "groups": (lambda: nn.Conv2d(8, 4, 1, groups=2), "it is a grouped convolution"),
     "one output": (lambda: nn.Linear(8, 1), "it has 1 output, and DuRM needs a softmax over at least 2 classes"),
-    "widened": (lambda: durm.widen(nn.Linear(8, 5), 3), "has 3 dummies already: narrow the model before"),
+    "widened": (lambda: durm.widen(nn.Linear(8, 5), 3), "the model has 3 dummies already: narrow the model"),
+    "one": (lambda: nn.Sequential(durm.widen(nn.Linear(8, 5), 1)), "'0' has 1 dummy already: narrow the model"),
     "traced": (lambda: torch.jit.trace(nn.Linear(8, 5), torch.zeros(1, 8)), "a scripted or traced model"),
     "data parallel": (lambda: nn.DataParallel(nn.Linear(8, 5)), "already wrapped in DataParallel; widen it before"),
 }

@@ -53,6 +53,23 @@ def test_the_dummy_mass_is_the_softmax_probability_on_the_dummies(fitted: DuRMCl
     assert (small(dummies=0).fit(X, NAMES).dummy_mass(X) == 0).all()
 
 
+class Focal(nn.Module):
+    def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        loss = nn.functional.cross_entropy(logits, labels, reduction="none")
+        return ((1 - (-loss).exp()).square() * loss).mean()
+
+
+def test_a_criterion_of_ones_own_gives_probabilities_too() -> None:
+    """skorch takes the softmax for its own cross-entropy alone."""
+    p = small(criterion=Focal).fit(X, NAMES).predict_proba(X)
+    assert (p > 0).all()
+    np.testing.assert_allclose(p.sum(1), 1, rtol=1e-6)
+    logits = small(criterion=Focal, predict_nonlinearity=None).fit(X, NAMES).predict_proba(X)
+    np.testing.assert_allclose(p, torch.tensor(logits).softmax(1).numpy(), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"criterion: .*NLLLoss.*durm\.CrossEntropyLoss"):
+        small(criterion=nn.NLLLoss).fit(X, NAMES)
+
+
 def test_skorchs_own_classifier_gives_probabilities_too() -> None:
     torch.manual_seed(0)
     options = {"criterion__num_classes": 3, "max_epochs": 2, "verbose": 0}

@@ -213,6 +213,10 @@ def test_their_own_trainer_works_with_a_loss_of_ours(tmp_path: Path) -> None:
 def test_what_has_no_softmax_is_refused(problem: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"config.problem_type='{problem}'.*'single_label_classification'"):
         durm.widen(build("sequence", problem_type=problem), dummies=2)
+    late = durm.widen(build("sequence"), 2)
+    late.config.problem_type = problem
+    with pytest.raises(ValueError, match=f"config.problem_type='{problem}'"):
+        trainer(late, "sequence", tmp_path)
     one = trainer(durm.widen(build("sequence"), 2), "sequence", tmp_path)
     for sample in one.train_dataset:
         sample["labels"] = torch.rand(3)

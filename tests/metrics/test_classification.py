@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import durm.models  # noqa: F401 (before torchmetrics, which imports torchvision)
-from durm.metrics.classification import BINS, calibration_error, classification_metrics
+from durm.metrics.classification import BINS
+from tests.metrics.measuring import classification_metrics
 
 
 def random_logits(samples: int, classes: int, dummies: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -91,7 +92,8 @@ def test_what_is_of_the_real_classes_does_not_depend_on_the_dummies(dummies: int
 def test_calibration_error_by_hand(confidences: list[float], right: list[bool], error: float) -> None:
     confidence = torch.tensor(confidences, dtype=torch.float64)
     targets = (~torch.tensor(right)).long()
-    assert calibration_error(torch.stack([confidence, 1 - confidence], 1), targets) == pytest.approx(error, abs=1e-12)
+    logits = torch.stack([confidence, 1 - confidence], 1).log()
+    assert classification_metrics(logits, targets, 2)["ece"] == pytest.approx(100 * error, abs=1e-10)
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from durm.metrics.classification import classification_metrics
 from durm.metrics.metric import find_metric
 from durm.metrics.outcomes import sample_outcomes
+from tests.metrics.measuring import classification_metrics
 
 CLASSES, DUMMIES, SAMPLES = 4, 2, 60
 
@@ -27,6 +27,11 @@ def targets() -> Tensor:
     labels = torch.randint(0, CLASSES, (SAMPLES,), generator=torch.Generator().manual_seed(1))
     labels[-2:] = torch.tensor([0, 1])  # of two equal logits argmax takes the first
     return labels
+
+
+def outcomes_of(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    real = logits[:, :CLASSES]
+    return sample_outcomes(real, targets, real.argmax(1))
 
 
 def by_hand(logits: Tensor, targets: Tensor) -> list[dict[str, float]]:
@@ -49,7 +54,7 @@ def by_hand(logits: Tensor, targets: Tensor) -> list[dict[str, float]]:
 
 
 def test_they_are_those_of_a_plain_loop(logits: Tensor, targets: Tensor) -> None:
-    found, expected = sample_outcomes(logits[:, :CLASSES], targets), by_hand(logits, targets)
+    found, expected = outcomes_of(logits, targets), by_hand(logits, targets)
     assert set(found) == {"correct", "margin", "log_p", "brier"}
     for name, values in found.items():
         assert values.tolist() == pytest.approx([one[name] for one in expected], rel=1e-12, abs=1e-13), name
@@ -78,7 +83,7 @@ def test_the_value_of_a_metric_is_the_mean_of_its_values_of_the_samples(
     metric = find_metric(name)
     assert metric is not None
     assert metric.per_sample is not None
-    kept = {key: value.float().numpy() for key, value in sample_outcomes(logits[:, :CLASSES], targets).items()}
+    kept = {key: value.float().numpy() for key, value in outcomes_of(logits, targets).items()}
     values = metric.per_sample(kept)
     assert values.shape == (SAMPLES,)
     assert values.mean() == pytest.approx(classification_metrics(logits, targets, CLASSES)[name], rel=1e-6)

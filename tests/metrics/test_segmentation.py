@@ -14,11 +14,12 @@ import durm
 import durm.models  # before torchmetrics, which imports torchvision
 from durm.data.bundle import IGNORED, DataBundle, InputFormat, Samples
 from durm.errors import InputError
-from durm.metrics.classification import classification_metrics, reliability
+from durm.metrics.classification import predictions_of
 from durm.metrics.segmentation import Tally
-from durm.scores import dummy_mass, probabilities
+from durm.scores import dummy_mass
 from durm.training import segmentation
 from durm.training.segmentation import evaluate_scenes, segment, write_predictions
+from tests.metrics.measuring import classification_metrics
 
 CPU = torch.device("cpu")
 
@@ -128,7 +129,7 @@ def test_pixels_are_samples_of_a_classifier(dummies: int) -> None:
     for name in ("accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits"):
         assert metrics[name] == pytest.approx(theirs[name], rel=1e-5, abs=1e-6), name
     assert metrics["macc"] == pytest.approx(theirs["balanced_accuracy"])
-    for name, values in reliability(probabilities(rows, classes), targets).items():
+    for name, values in predictions_of(lambda: (rows,), targets, classes).reliability.items():
         assert tally.reliability[name] == pytest.approx(values, rel=1e-5)
 
 

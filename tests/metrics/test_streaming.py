@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from durm.metrics import measure, outcomes
-from durm.metrics.classification import classification_metrics, predictions_of
+from durm.metrics.classification import predictions_of
+from tests.metrics.measuring import classification_metrics
 from tests.metrics.test_classification import random_logits
 
 

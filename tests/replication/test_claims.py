@@ -20,7 +20,7 @@ from durm.replication.claims import NUMBERED, VERDICTS, ledger
 from durm.replication.finding import Finding
 from durm.replication.ledger import sensitivity
 from durm.replication.resolution import sample_count, sample_variance, step
-from durm.replication.study_index import read_evidence
+from durm.replication.study_index import Setting, read_evidence
 from durm.statistics.intervals import SampleVariance
 from durm.statistics.sequential import series_level
 from durm.training.trial import Trial
@@ -606,16 +606,26 @@ def test_steps_of_a_mean_over_domains(tmp_path: Path) -> None:
     assert sample_count(setting, "accuracy") == 1400
 
 
-def test_test_samples_of_a_single_comparison(tmp_path: Path) -> None:
-    """What a summary keeps of them widens the interval; of several arms, whose mean is taken, it does not."""
-    study(tmp_path, "one", gain(2.0, noise=1.0), dummies=[0, 1])
+def test_what_test_samples_add_to_one_comparison_and_to_the_mean_of_several(tmp_path: Path) -> None:
+    """0.5 − 0.1 of one arm; of the mean with another, which has 0.9, at most ((√0.4 + √0.9)/2)²."""
+    study(tmp_path, "one", gain(2.0, noise=1.0), dummies=[0, 1, 2])
     (setting,) = read_evidence(tmp_path).settings
-    assert sample_variance(setting, setting.pairs(), "accuracy") is None
-    kept = {"arm": "durm-1", "baseline": "erm", "samples": 100, "variance_samples": 0.5, "variance_residual": 0.1}
-    known = setting.summary.model_copy(update={"comparisons": [SimpleNamespace(step=0.0, **kept)]})
-    found = sample_variance(replace(setting, summary=known), setting.pairs(), "accuracy")
-    assert found == SampleVariance(100, 0.5, 0.1)
-    assert sample_variance(replace(setting, summary=known), setting.pairs() * 2, "accuracy") is None
+    pairs = setting.pairs()
+    assert sample_variance(setting, pairs, "accuracy") is None
+    kept = [
+        {"arm": arm, "baseline": "erm", "samples": 100, "variance_samples": between, "variance_residual": 0.1}
+        for arm, between in (("durm-1", 0.5), ("durm-2", 1.0))
+    ]
+
+    def with_kept(count: int) -> Setting:
+        known = [SimpleNamespace(step=0.0, **one) for one in kept[:count]]
+        return replace(setting, summary=setting.summary.model_copy(update={"comparisons": known}))
+
+    assert sample_variance(with_kept(2), pairs[:1], "accuracy") == SampleVariance(100, 0.5, 0.1)
+    both = sample_variance(with_kept(2), pairs, "accuracy")
+    assert both is not None
+    assert both.added == pytest.approx(((math.sqrt(0.4) + math.sqrt(0.9)) / 2) ** 2)
+    assert sample_variance(with_kept(1), pairs, "accuracy") is None
 
 
 # The ledger as a whole.

@@ -78,6 +78,14 @@ def test_settings_that_see_the_same_samples_count_them_once() -> None:
     assert found.interval == pytest.approx((100 * expected.low, 100 * expected.high))
 
 
+def test_hits_of_one_setting_are_not_shared_out_over_the_samples_of_another() -> None:
+    """Two hits of 1,500 samples stay that, though another setting sees 500 more of the same test set."""
+    found = judged(*(replace(share(100 * hits / n, n, str(n)), group="d") for hits, n in ((2, 1500), (0, 2000))))
+    assert found.n == 1500
+    assert found.effect == pytest.approx(100 * 2 / 1500)
+    assert found.verdict == "undecided"
+
+
 def test_a_share_of_unknown_samples_above_the_limit_is_not_overruled() -> None:
     assert judged(share(0.0, 10_000), share(0.05, None, "b")).verdict == "holds"
     assert judged(share(0.0, 10_000), share(0.2, None, "b")).verdict == "undecided"

@@ -7,8 +7,10 @@ import pytest
 
 from durm.replication.claims import ledger
 from durm.replication.finding import Finding, Part, Verdict
-from durm.replication.forest import TASKS, advice, forest_rows, forest_svg, readme_part, tasks_svg
 from tests.replication.planted import gain, study
+from tests.replication.scripts import load_script
+
+forest = load_script("forest")
 
 
 def found(verdict: Verdict, *intervals: tuple[float, float]) -> Finding:
@@ -19,7 +21,7 @@ def found(verdict: Verdict, *intervals: tuple[float, float]) -> Finding:
 def test_rows_and_table(tmp_path: Path) -> None:
     study(tmp_path, "one", gain(2.0, 0.05), dummies=[0, 2])
     entries = ledger(tmp_path)
-    in_points, others = forest_rows(entries)
+    in_points, others = forest.forest_rows(entries)
     claim, setting = in_points[:2]
     assert (claim.name, claim.verdict) == ("1. DuRM makes ordinary classification more accurate", "holds")
     assert claim.effect == pytest.approx(2.0, abs=0.1)
@@ -30,7 +32,7 @@ def test_rows_and_table(tmp_path: Path) -> None:
     change = next(entry.finding.effect for entry in entries if "variance over seeds" in entry.claim.statement)
     assert change is not None
     assert variance.effect == pytest.approx(change / 10)  # its margin is 10 %
-    table = readme_part(entries).splitlines()[2 : 2 + len(TASKS)]
+    table = forest.readme_part(entries).splitlines()[2 : 2 + len(forest.TASKS)]
     assert table[0].startswith("| ordinary classification | +1.994 points |")
     assert table[0].endswith("| 6 pairs, 1 setting | holds | +0.39 |")
     assert table[3].startswith("| segmentation | – | – | 0 pairs, 0 settings | not tested |")
@@ -39,19 +41,19 @@ def test_rows_and_table(tmp_path: Path) -> None:
 def test_the_figure_is_small_well_formed_and_always_the_same(tmp_path: Path) -> None:
     study(tmp_path, "one", gain(2.0, 0.05), dummies=[0, 2])
     entries = ledger(tmp_path)
-    drawn = forest_svg(entries)
-    assert drawn == forest_svg(entries)
+    drawn = forest.forest_svg(entries)
+    assert drawn == forest.forest_svg(entries)
     assert len(drawn) < 300_000
     words = "".join(ElementTree.fromstring(drawn).itertext())
     assert "1. DuRM makes ordinary classification more accurate" in words
     assert "does not hold" in words or "holds" in words
-    small = "".join(ElementTree.fromstring(tasks_svg(entries)).itertext())
+    small = "".join(ElementTree.fromstring(forest.tasks_svg(entries)).itertext())
     assert "ordinary classification" in small
     assert "segmentation" not in small  # it was not tested
 
 
 def test_advice_follows_from_the_verdicts() -> None:
-    use, skip = advice(
+    use, skip = forest.advice(
         {
             "ordinary": found("does not hold", (-0.1, 0.1)),
             "tails": found("does not hold", (-0.4, -0.1), (-0.3, -0.2)),
@@ -61,5 +63,5 @@ def test_advice_follows_from_the_verdicts() -> None:
     assert use.startswith("**Use it if** your task is one that these runs leave open (scenes) and")
     assert skip.startswith("**Do not bother if** it is ordinary or tails:")
     assert skip.endswith("and with tails every setting lost accuracy.")
-    (use,) = advice({"ordinary": found("holds"), "scenes": found("undecided")})
+    (use,) = forest.advice({"ordinary": found("holds"), "scenes": found("undecided")})
     assert use.startswith("**Use it if** your task is one of these: ordinary.")

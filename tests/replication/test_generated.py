@@ -1,6 +1,5 @@
 """What is generated from results/ is what the committed results give, and no study is there twice."""
 
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -8,21 +7,16 @@ import pytest
 
 from durm.replication.study_index import read_evidence, study_folders
 from tests.replication.planted import gain, study
+from tests.replication.scripts import DOCS, load_script
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "docs" / "claims.py"
+ROOT = DOCS.parent
 
-pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="the documentation is not here")
+pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="the documentation is not here")
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = spec_from_file_location("claims_script", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("claims")
 
 
 def test_the_committed_pages_are_what_the_committed_results_give(script: ModuleType) -> None:

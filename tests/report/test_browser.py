@@ -324,13 +324,13 @@ def test_captions_are_faint_but_legible(plain: Report, visit: Visitor) -> None:
 
 OUTSIDE = """() => [...document.querySelectorAll("td, th, h1, h2, p, li, dd, pre, svg, .scroll")].filter(element => {
   const box = element.getBoundingClientRect();
-  if (element.parentElement.closest(".scroll")) return false;
+  if (element.parentElement.closest(".scroll, .pan")) return false;
   return box.width > 0 && (box.left < -0.5 || box.right > innerWidth + 0.5);
 }).map(element => element.tagName + " " + element.textContent.slice(0, 40))"""
 
 
 def test_nothing_is_cut_off(each: Report, visit: Visitor) -> None:
-    """What is wider than a phone is a table, which scrolls in a box of its own."""
+    """What is wider than a phone is a table or a figure of many arms, which scrolls in a box of its own."""
     page = visit(each).page
     for width in (*WIDTHS, 320, 700):
         page.set_viewport_size({"width": width, "height": 900})
@@ -365,6 +365,31 @@ def test_words_in_figures_do_not_overlap_if_arms_are_many_and_have_names(folder:
     arms = [{"name": "erm"}, *({"name": name, "dummies": 1 + index} for index, name in enumerate(named))]
     many = report(folder / "many", arms=arms, seeds=6)
     assert visit(many).page.evaluate(OVERLAPS) == []
+
+
+WORDS = """() => Math.min(...[...document.querySelectorAll("figure svg")].flatMap(svg => {
+  const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+  return [...svg.querySelectorAll("text")].map(text => scale * parseFloat(getComputedStyle(text).fontSize));
+}))"""
+
+
+@pytest.mark.parametrize("arms", [3, 8, 12])
+def test_words_in_figures_can_be_read_on_every_screen(arms: int, folder: Path, visit: Visitor) -> None:
+    """Figures of many arms scroll where there is no room, and fit on a wide screen and on paper."""
+    page = visit(report(folder / f"words-{arms}", dummies=[*range(arms)], seeds=6)).page
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(WORDS) > 7.5, width
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+    wider = "[...document.querySelectorAll('.pan')].filter(box => box.scrollWidth > box.clientWidth).length"
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert page.evaluate(wider) == 0
+    page.set_viewport_size({"width": 700, "height": 900})
+    page.emulate_media(media="print")
+    try:
+        assert page.evaluate(wider) == 0
+    finally:
+        page.emulate_media(media="screen")
 
 
 BROKEN_NUMBERS = """() => [...document.querySelectorAll("td, th")].filter(cell => {

@@ -66,6 +66,30 @@ def test_of_many_arms_every_one_is_a_row(seeds: int) -> None:
     assert "durm-40" in found
 
 
+@pytest.mark.parametrize(("arms", "seeds", "settings"), [(12, 8, 1), (2, 6, 3), (3, 6, 5)])
+def test_rows_show_their_intervals_and_dots_whole(arms: int, seeds: int, settings: int) -> None:
+    """Only what reaches three times as far as nearly all the rest may run out of the figure."""
+    summary = study(arms, seeds, settings)
+    with drawing():
+        drawn = estimation(summary.settings[0], summary) if settings == 1 else forest(summary)
+    (axes,) = drawn.figure.axes
+    low, high = axes.get_xlim()
+    every = [end for setting in summary.settings for one in setting.comparisons for end in one.ci_family]
+    if settings == 1:
+        (setting,) = summary.settings
+        every += [d for one in setting.comparisons for d in paired_differences(setting, one).values()]
+    assert low < min(every) < max(every) < high
+
+
+def test_one_very_wide_interval_does_not_make_dots_of_the_others() -> None:
+    summary = study(12, 30)
+    (setting,) = summary.settings
+    wide = [replace(setting.comparisons[0], ci_family=(-50.0, 50.0)), *setting.comparisons[1:]]
+    with drawing():
+        drawn = estimation(setting.model_copy(update={"comparisons": wide}), summary)
+    assert drawn.figure.axes[0].get_xlim()[1] < 5
+
+
 def test_the_forest_has_a_row_for_each_setting_and_arm() -> None:
     summary = study(3, 6, settings=5)
     with drawing():

@@ -8,6 +8,7 @@ from scipy import stats
 
 from durm.statistics.intervals import (
     SampleVariance,
+    bound_of_mean,
     decide,
     fewest_pairs,
     interval,
@@ -162,6 +163,23 @@ def test_the_mean_over_domains() -> None:
 def test_one_domain_is_itself() -> None:
     one = SampleVariance(100, 0.9, 0.3)
     assert mean_of_domains([one]) == one
+
+
+@pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.5, 1.0])
+def test_the_mean_of_several_effects_on_the_same_samples_varies_no_more_than_its_bound(correlation: float) -> None:
+    """Effects of many samples, of known standard deviations 1 and 3; the bound is met where they go together."""
+    random, samples, seeds = np.random.default_rng(3), 20_000, 12
+    first, other = random.standard_normal((2, samples))
+    effects = [first, 3 * (correlation * first + math.sqrt(1 - correlation**2) * other)]
+    found = [sample_variance(effect + random.standard_normal((seeds, samples))) for effect in effects]
+    bound = bound_of_mean([one for one in found if one is not None])
+    known = 1 - 1 / seeds  # v_t − v_e takes off a share of the effects' own variance
+    assert bound.samples == samples
+    assert bound.added == pytest.approx(known * ((1 + 3) / 2) ** 2 / samples, rel=0.05)
+    mean = sample_variance(sum(effects) / 2 + random.standard_normal((seeds, samples)) / math.sqrt(2))
+    assert mean is not None
+    assert mean.added == pytest.approx(known * (1 + 9 + 2 * 3 * correlation) / 4 / samples, rel=0.05)
+    assert mean.added <= 1.05 * bound.added
 
 
 # Unpaired

@@ -5,23 +5,31 @@ study that is there goes on.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from durm.study.jobs import Execution
 from durm.study.reading import make_study
 from durm.study.runner import run_study
 from durm.study.store import Store
 
-STUDY = {"name": "small", "model": "mlp", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 15, "batch_size": 16}}
+STUDY = {"name": "small", "model": "mlp", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 40, "batch_size": 16}}
+
+
+def run(folder: Path, say: Callable[[str], Any], study: dict[str, Any] = STUDY, **execution: Any) -> int:
+    """The number of trials that failed, and one more if it was interrupted."""
+    is_there = (folder / "study.yaml").exists()
+    store = Store.open(folder) if is_there else Store.create(folder, make_study(study))
+    outcome = run_study(
+        store,
+        Execution(**{"workers": 2, "checkpoint_seconds": 0.05, **execution}),
+        lambda event: say(f"{event['kind']} {event['trial']}"),
+    )
+    return len(outcome.failed) + outcome.interrupted
+
 
 if __name__ == "__main__":
     folder, workers, address = [*sys.argv[1:], *("2", "")[len(sys.argv) - 2 :]]
-    is_there = (Path(folder) / "study.yaml").exists()
-    store = Store.open(Path(folder)) if is_there else Store.create(Path(folder), make_study(STUDY))
-    executor = {"executor": "ray", "address": address} if address else {}
-    outcome = run_study(
-        store,
-        Execution(workers=int(workers), checkpoint_seconds=0.05, **executor),
-        lambda event: print(event["kind"], event["trial"], flush=True),
-    )
-    sys.exit(len(outcome.failed) + outcome.interrupted)
+    ray = {"executor": "ray", "address": address} if address else {}
+    sys.exit(run(Path(folder), lambda line: print(line, flush=True), workers=int(workers), **ray))

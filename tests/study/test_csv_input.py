@@ -360,8 +360,8 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "one arm in a setting": (
         "setting,arm,seed,value\na,erm,0,1\na,durm,0,1\nb,erm,0,1\n", ("one arm only ('erm')", "in setting 'b'"),
     ),
-    "a binary file": (bytes(range(256)), ("results.csv cannot be read", "not a text")),
-    "UTF-16": (PLAIN.encode("utf-16"), ("results.csv cannot be read", "not a text")),
+    "a binary file": (bytes(range(256)), ("results.csv cannot be read", "not UTF-8 text")),
+    "UTF-16": (PLAIN.encode("utf-16"), ("results.csv cannot be read", "not UTF-8 text")),
 }  # fmt: skip
 
 

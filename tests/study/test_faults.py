@@ -8,13 +8,7 @@ takes up checkpoints as training does.
 import errno
 import hashlib
 import itertools
-import json
-import os
-import random
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,12 +33,10 @@ from durm.training.result import Result
 from durm.training.trainer import RunContext
 from durm.training.trial import Trial, describes
 from tests.study import synthetic
-from tests.study.test_executors import HANG, ROOT, numbers, start
 
 STUDY = {"name": "faults", "dummies": [0, 2], "seeds": 3}
 CALLS = ("_write", "_sync", "_rename", "_log", "_make_folder", "_read", "_remove", "_lock")
 KINDS = ("fails", "is cut", "dies")
-KILLS = 200
 
 
 class PowerCut(BaseException):
@@ -230,62 +222,3 @@ def test_a_fault_in_training_is_recovered_from(kind: str, tmp_path: Path) -> Non
             break
         assert train(folder) == whole, (place, calls[place])
     assert place > 30
-
-
-# Kills.
-
-
-@pytest.mark.long
-def test_two_hundred_kills_end_with_the_same_numbers(tmp_path: Path) -> None:
-    """SIGKILL to the parent, or to one of its workers, at any time: while it starts, trains or writes."""
-    whole = tmp_path / "whole"
-    start(whole).communicate(timeout=HANG)
-    dice, kills = random.Random(0), Counter[str]()
-    folders = (tmp_path / str(number) for number in itertools.count())
-    folder = next(folders)
-    while sum(kills.values()) < KILLS:
-        process = start(folder)
-        victim = dice.choice(["parent at its start", "parent", "worker"])
-        while victim != "parent at its start" and process.poll() is None and not _workers(process.pid):
-            time.sleep(0.1)
-        try:
-            process.wait(timeout=dice.uniform(0, 6))
-        except subprocess.TimeoutExpired:
-            children = _workers(process.pid)
-            if victim == "worker" and children:
-                kills["worker"] += _kill(dice.choice(children))
-            elif victim != "worker":
-                kills["parent"] += 1
-                process.kill()
-        process.communicate(timeout=HANG)
-        if process.returncode == 0:
-            assert numbers(folder) == numbers(whole)
-            folder = next(folders)
-    assert min(kills["worker"], kills["parent"]) >= KILLS // 10
-    process = start(folder)
-    process.communicate(timeout=HANG)
-    assert process.returncode == 0
-    assert numbers(folder) == numbers(whole)
-    print(json.dumps(kills))
-
-
-def _workers(parent: int) -> list[int]:
-    """Processes of the parent, or of its fork server, that do trials."""
-    found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, cwd=ROOT)
-    children = [line.split(maxsplit=1) for line in found.stdout.splitlines()]
-    servers = [int(pid) for pid, command in children if "forkserver" in command]
-    spawned = [int(pid) for pid, command in children if "spawn_main" in command]
-    return spawned + [worker for server in servers for worker in _children(server)]
-
-
-def _children(parent: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in found.stdout.split()]
-
-
-def _kill(pid: int) -> bool:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True

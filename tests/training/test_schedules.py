@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from durm.training.schedules import learning_rate, make_optimizer
+from durm.training.schedules import learning_rate, make_optimizer, without_effect
 from durm.training.trial import TrainSpec
 
 LR, MIN_LR, STEPS_PER_EPOCH, EPOCHS = 0.3, 0.02, 7, 9
@@ -102,6 +102,16 @@ def test_the_first_and_the_last_rate_by_hand(options: dict, first: float, last: 
     ours = rates(**options)
     assert ours[0] == pytest.approx(first)
     assert ours[-1] == pytest.approx(last)
+
+
+def test_a_warm_up_that_never_ends_is_told() -> None:
+    """Over 84 steps to 0.3; the last of 63 has the index 62, and 0.3 · 63 / 84 = 0.225."""
+    long, short = TrainSpec(lr=0.3, warmup=84), TrainSpec(lr=0.3, warmup=63)
+    assert learning_rate(long, 62, 63, 7) == pytest.approx(0.225)
+    told = "`lr` 0.3 was never reached: `warmup` is 84, the training had 63 steps and ended at 0.225"
+    assert without_effect(long, 63) == [told]
+    assert learning_rate(short, 62, 63, 7) == 0.3
+    assert without_effect(short, 63) == []
 
 
 @pytest.mark.parametrize("schedule", ["constant", "step", "cosine", "poly"])

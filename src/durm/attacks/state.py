@@ -34,10 +34,10 @@ class AttackState:
         best: the best point of each sample of the batch; the inputs before any was judged.
     """
 
-    def __init__(self, model: nn.Module, targets: Tensor, ball: Ball, goal: AttackLoss, early_stop: bool) -> None:
+    def __init__(self, model: nn.Module, targets: Tensor, ball: Ball, loss: AttackLoss, early_stop: bool) -> None:
         self.best = ball.inputs.clone()
-        self._model, self._goal, self._early_stop = model, goal, early_stop
-        self._dummies = dummies(model) if goal.through != "real" else 0
+        self._model, self._attack_loss, self._early_stop = model, loss, early_stop
+        self._dummies = dummies(model) if loss.through != "real" else 0
         self._num_classes: int | None = None
         self._all_targets, self._all = targets, ball
         self._aimed_at: Tensor | None = None
@@ -87,7 +87,7 @@ class AttackState:
         with torch.no_grad():
             logits = self._model(self._all.inputs)
         num_classes = self._check(logits, len(self.best))
-        self._goal.check(num_classes, self._dummies, aimed=True)
+        self._attack_loss.check(num_classes, self._dummies, aimed=True)
         others: Tensor = logits[:, :num_classes].scatter(1, self._all_targets[:, None], -torch.inf)
         return others.topk(min(count, num_classes - 1), 1).indices
 
@@ -148,7 +148,7 @@ class AttackState:
         if self._num_classes is None:
             self._num_classes = self._check(logits, len(points))
         aimed_at = None if self._aimed_at is None else self._aimed_at[self.rows]
-        loss, success = self._goal(logits.to(points.dtype), self._targets, self._num_classes, aimed_at)
+        loss, success = self._attack_loss(logits.to(points.dtype), self._targets, self._num_classes, aimed_at)
         return loss, success & ~loss.isnan()
 
     def _check(self, logits: object, count: int) -> int:
@@ -157,7 +157,7 @@ class AttackState:
             found = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
             raise ValueError(f"the model gives an output of {found}: an attack needs logits, ({count}, classes)")
         num_classes = logits.shape[1] - self._dummies
-        self._goal.check(num_classes, self._dummies)
+        self._attack_loss.check(num_classes, self._dummies)
         low, high = (int(value) for value in self._all_targets.aminmax())
         if low < 0 or high >= num_classes:
             raise ValueError(f"target {low if low < 0 else high} is outside 0 … {num_classes - 1}, the real classes")
@@ -174,18 +174,18 @@ class AttackState:
 
 @contextmanager
 def search(
-    model: nn.Module, inputs: Tensor, targets: Tensor, eps: float, norm: str, goal: AttackLoss, early_stop: bool
+    model: nn.Module, inputs: Tensor, targets: Tensor, eps: float, norm: str, loss: AttackLoss, early_stop: bool
 ) -> Iterator[AttackState]:
     """Checks what all attacks take, and puts the model into eval mode, with the logits that are attacked.
 
     Afterwards every module's mode is what it was. Parameters, their gradients and buffers are not written to.
     """
     # In inference mode there are no gradients; a tensor that was made in it has none, its copy has.
-    with torch.inference_mode(False), eval_mode(model, full=goal.through != "real"):
+    with torch.inference_mode(False), eval_mode(model, full=loss.through != "real"):
         ball = make_ball(inputs.detach().clone(), eps, norm)
         if targets.shape != inputs.shape[:1] or targets.is_floating_point() or targets.dtype == torch.bool:
             raise ValueError(
                 f"targets of shape {tuple(targets.shape)} and dtype {targets.dtype}: "
                 f"expected class indices of shape ({len(inputs)},)"
             )
-        yield AttackState(model, targets.long().clone(), ball, goal, early_stop)
+        yield AttackState(model, targets.long().clone(), ball, loss, early_stop)

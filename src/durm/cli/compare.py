@@ -1,6 +1,5 @@
 """`durm compare`: from data to a verdict in one command."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +24,6 @@ durm compare --dummies 0,2 --search "lr=1e-3..1e-1 log" --draws 20
 durm compare --command "python train.py --seed {seed} --lr {lr}" --arm "base: lr=0.1" --arm "low: lr=0.01"
 durm compare --dummies 0,2 --seeds 40 --executor ray --address auto
 """
-DEFAULT_MAX_SEEDS = 40
 DEFAULT_DUMMIES = "0,1,2,3"
 
 
@@ -39,15 +37,16 @@ def compare(
     dummies: Annotated[
         str | None,
         _arms(
-            help="The numbers C_d to compare, with commas; the first is the baseline.",
-            show_default=f"{DEFAULT_DUMMIES}, or none with --arm",
+            help="The numbers C_d to compare, with commas; the first is the baseline; default "
+            f"{DEFAULT_DUMMIES}, or none with --arm.",
         ),
     ] = None,
     arm: Annotated[
         list[str] | None,
         _arms(
             help='An arm of your own, as "NAME: path=value, …": dummies, method, method.weight, average, model, data, '
-            "train.lr, …; without --dummies the first is the baseline."
+            "train.lr, …; without --dummies the first is the baseline.",
+            metavar="ARM",
         ),
     ] = None,
     seeds: Annotated[str | None, _arms(help="How many seeds, or which ones, with commas; default 10.")] = None,
@@ -55,7 +54,8 @@ def compare(
         list[str] | None,
         _arms(
             help='Draw a setting at random, as "lr=1e-3..1e-1 log", "batch_size=16..128" or "optimizer=sgd|adamw"; may '
-            "be repeated. All arms and seeds have the same draws; of each the best on validation counts."
+            "be repeated. All arms and seeds have the same draws; of each the best on validation counts.",
+            metavar="RANGE",
         ),
     ] = None,
     draws: Annotated[int | None, _arms(help="How many draws of --search; default 20.")] = None,
@@ -63,8 +63,7 @@ def compare(
         str | None,
         _verdict(
             help="What the verdict is about: accuracy, nll, ece, balanced_accuracy, …; under an attack "
-            "robust_pgd_real; with masks miou or macc.",
-            show_default="accuracy, or miou with masks",
+            "robust_pgd_real; with masks miou or macc; default accuracy, or miou with masks.",
             autocompletion=metric_names,
         ),
     ] = None,
@@ -86,9 +85,7 @@ def compare(
         bool,
         _verdict("--until-decided", help="Analyse after 6, 10, 16, 25, 40, … seeds; stop once every arm is decided."),
     ] = False,
-    max_seeds: Annotated[
-        int | None, _verdict(help=f"The last analysis of --until-decided; default {DEFAULT_MAX_SEEDS}.")
-    ] = None,
+    max_seeds: Annotated[int | None, _verdict(help="The last analysis of --until-decided; default 40.")] = None,
     null: Annotated[
         bool,
         _verdict("--null", help="Also run every arm against itself, with other dummies or a head changed by 1e-6."),
@@ -97,6 +94,7 @@ def compare(
         list[str] | None,
         typer.Option(
             help='Attack every model, as in "pgd: eps=8/255, steps=10, through=[real, full]"; may be repeated.',
+            metavar="ATTACK",
             rich_help_panel=ATTACKS,
         ),
     ] = None,
@@ -148,14 +146,16 @@ def compare(
     )
     from durm.cli.run import judge
 
-    if max_seeds is not None and not until_decided:
-        raise InputError(f"--max-seeds {max_seeds} goes with --until-decided; --seeds gives a fixed number")
-    if seeds is not None and until_decided:
-        raise InputError(f"--seeds {seeds} and --until-decided exclude each other; --max-seeds limits their number")
+    if command is None:  # before what takes a while to import
+        options.start_workers(model, executor, conditions)
+    from durm.statistics.scale import direction
+    from durm.study.arm import arms_of
+    from durm.study.base import last_analysis
+
     if draws is not None and not search:
         raise InputError(f'--draws {draws} goes with --search, such as --search "lr=1e-3..1e-1 log"')
     optional: dict[str, Any] = {"metric": metric, "rope": rope, "seeds": None if seeds is None else _seeds(seeds)}
-    optional["max_seeds"] = (DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds) if until_decided else None
+    optional["max_seeds"] = last_analysis(seeds, max_seeds, until_decided=until_decided)
     if secondary is not None:
         optional["secondary"] = [part.strip() for part in secondary.split(",") if part.strip()]
     optional = {name: value for name, value in optional.items() if value is not None}
@@ -166,6 +166,7 @@ def compare(
         "higher_is_better": higher_is_better or None,
         "resolution": resolution,
     }
+    where = {"executor": executor, "address": address, "trial_cpus": trial_cpus, "trial_gpus": trial_gpus}
     given = [name for name, value in own.items() if value is not None]
     if command is None and given:
         raise InputError(f"{as_flag(given[0])} goes with --command, for a program of your own")
@@ -183,9 +184,7 @@ def compare(
         }
         if wrong := [name for name, is_given in others.items() if is_given]:
             raise InputError(f"{as_flag(wrong[0])} is of durm's own training, and --command runs a program of yours")
-        if lower_is_better and higher_is_better:
-            raise InputError("--lower-is-better and --higher-is-better exclude each other: give one of them")
-        direction = True if higher_is_better else False if lower_is_better else None
+        better = direction(lower_is_better=lower_is_better, higher_is_better=higher_is_better)
         arms = [parse_code_arm(text) for text in arm or ()]
         if len(arms) < 2:
             raise InputError('--command: to compare takes two arms, such as --arm "base: lr=0.1" --arm "low: lr=0.01"')
@@ -196,20 +195,14 @@ def compare(
                 "name": _command_name(command),
                 "run": {"command": command},
                 "arms": arms,
-                "higher_is_better": direction,
+                "higher_is_better": better,
                 "resolution": resolution,
                 **optional,
             }
         )
-        execution = replace(
-            options.execution(spec, workers, 0, None, executor, address, trial_cpus, trial_gpus),
-            time_limit=time_limit,
-            accept_new_code=accept_new_code,
-        )
+        own_run = {"time_limit": time_limit, "accept_new_code": accept_new_code}
+        execution = options.execution(spec, workers, 0, None, **where, **own_run)
         return judge(spec, execution, out, track or (), quiet=quiet, verbose=verbose, json=json)
-    options.start_workers(model, executor, conditions)
-    from durm.study.arm import arms_of
-
     if dummies is None and not arm:
         dummies = DEFAULT_DUMMIES
     counts = [] if dummies is None else whole_numbers(dummies, "--dummies")
@@ -237,7 +230,7 @@ def compare(
         },
         executor,
     )
-    execution = options.execution(study, workers, loader_workers, data_root, executor, address, trial_cpus, trial_gpus)
+    execution = options.execution(study, workers, loader_workers, data_root, **where)
     return judge(study, execution, out, track or (), quiet=quiet, verbose=verbose, json=json)
 
 

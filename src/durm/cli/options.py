@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from durm._processes import start_server
-from durm._text import visible
+from durm._text import last_line, visible
 from durm.cli.completion import data_names, method_names, model_names
 from durm.cli.fields import DATA, OUTPUT, RUNNING, TRAINING
 from durm.cli.flags import options_as_flags
@@ -122,32 +122,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", 
 
 
 def execution(
-    study: "BaseStudy",
-    workers: int | None,
-    loader_workers: int,
-    data_root: Path | None,
-    executor: str | None = None,
-    address: str | None = None,
-    trial_cpus: float | None = None,
-    trial_gpus: float | None = None,
+    study: "BaseStudy", workers: int | None, loader_workers: int, data_root: Path | None, **others: Any
 ) -> "Execution":
-    """How the study is run, as the flags say."""
+    """How the study is run, as the flags say; `others` are fields of `Execution`."""
     from durm.study.jobs import Execution
     from durm.study.runner import default_workers
 
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: expected at least 1")
     device, threads = getattr(study, "device", "cpu"), getattr(study, "threads", 1)
-    here = 0 if executor == "ray" else default_workers(device, threads)
-    return Execution(
-        workers or here,
-        data_root,
-        num_workers=loader_workers,
-        executor=executor,
-        address=address,
-        trial_cpus=trial_cpus,
-        trial_gpus=trial_gpus,
-    )
+    here = 0 if others.get("executor") == "ray" else default_workers(device, threads)
+    return Execution(workers or here, data_root, num_workers=loader_workers, **others)
 
 
 def start_workers(models: Iterable[str], executor: str | None, conditions: Mapping[str, Any]) -> None:
@@ -192,5 +177,5 @@ def exit_code(outcome: Any, folder: Path) -> int:
         say(f"durm: interrupted; run the same command again to go on ({folder})", err=True)
         return 130
     for name, reason in outcome.failed.items():
-        say(f"durm: trial {name} failed: {options_as_flags(reason.strip().splitlines()[-1])}", err=True)
+        say(f"durm: trial {name} failed: {options_as_flags(last_line(reason))}", err=True)
     return 1 if outcome.failed else 0

@@ -1,7 +1,6 @@
 """`durm run`: run a study from a file, or what is missing of it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,11 +48,9 @@ def run(
     spec = read_any_study(study, trust_code=trust_code)
     if isinstance(spec, Study):
         spec = spec.updated(device=resolve_device(spec.device, f"study {study}: device", executor))
-    execution = replace(
-        options.execution(spec, workers, loader_workers, data_root, executor, address, trial_cpus, trial_gpus),
-        time_limit=time_limit,
-        accept_new_code=accept_new_code,
-    )
+    where = {"executor": executor, "address": address, "trial_cpus": trial_cpus, "trial_gpus": trial_gpus}
+    own = {"time_limit": time_limit, "accept_new_code": accept_new_code}
+    execution = options.execution(spec, workers, loader_workers, data_root, **where, **own)
     return judge(spec, execution, out, track or (), quiet=quiet, verbose=verbose, json=json)
 
 

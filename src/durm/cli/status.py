@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from durm._text import duration, pluralize
+from durm._text import duration, last_line, pluralize
 from durm.cli import options
 
 EXAMPLES = """
@@ -47,7 +47,7 @@ def status(
             since = "" if row.begun is None else f", for {duration(max(0.0, now - row.begun))}"
             options.say(f"running: {row.name}{since}")
         if row.reason:
-            options.say(f"{row.state}: {row.name}: {row.reason.strip().splitlines()[-1]}")
+            options.say(f"{row.state}: {row.name}: {last_line(row.reason)}")
     if found.elapsed is not None:
         left = "" if found.left is None else f", about {duration(found.left)} left"
         of = " to the next analysis" if left and store.study.max_seeds else ""

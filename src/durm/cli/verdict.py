@@ -70,17 +70,15 @@ def verdict(
     Runs of different arms with the same seed are pairs; arms with different seeds are compared unpaired.
     """
     from durm.report.terminal import print_verdict
+    from durm.statistics.scale import direction
     from durm.study.csv_input import read_table
     from durm.study.run_table import judge_table
 
-    if lower_is_better and higher_is_better:
-        raise InputError("--lower-is-better and --higher-is-better exclude each other: give one of them")
-    direction = True if higher_is_better else False if lower_is_better else None
     summary = judge_table(
         read_table(table, arm=arm, seed=seed, value=value),
         baseline=baseline,
         rope=rope,
-        higher_is_better=direction,
+        higher_is_better=direction(lower_is_better=lower_is_better, higher_is_better=higher_is_better),
         metric=metric,
         resolution=resolution,
     )

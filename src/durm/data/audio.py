@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from durm._files import read_text
 from durm._text import pluralize
 from durm.data import LOADERS, DataOptions
 from durm.data.bundle import InputFormat, LazyImages, MappedRows
@@ -214,10 +215,7 @@ def _opened(path: Path) -> Iterator[Any]:
 def _metadata(path: Path) -> Iterator[tuple[str, int, int, str]]:
     """The file, fold, label and class name of each row."""
     columns = ("slice_file_name", "fold", "classID", "class")
-    try:
-        reader = csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines())
-    except UnicodeDecodeError:
-        raise InputError(f"{path} cannot be read: not UTF-8 text") from None
+    reader = csv.DictReader(read_text(path).splitlines())
     if missing := [column for column in columns if column not in (reader.fieldnames or ())]:
         raise InputError(f"{path} has no column {' and '.join(missing)}; expected {', '.join(columns)}")
     names: dict[int, str] = {}

@@ -275,7 +275,7 @@ def split_parts(
 def measure(inputs: Tensor, pixel_max: float | None = None) -> InputFormat:
     """The format of inputs in memory: mean and standard deviation per channel of images, per feature of flat inputs.
 
-    White is 255 for images of bytes unless it is given, and 1 for images of fractions between 0 and 1.
+    `pixel_max` is 255 for images of bytes unless it is given, and 1 for images of fractions between 0 and 1.
     """
     axes = (0, 2, 3) if inputs.ndim == 4 else (0,)
     values = inputs.float()

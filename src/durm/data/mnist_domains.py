@@ -10,6 +10,8 @@ As in DomainBed, training and test images are pooled, and each is in one domain 
 same for every seed.
 """
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -60,35 +62,17 @@ def colored_domains(every: Samples, pixel_max: int) -> ReadData:
 
 
 class _Made(KnownDomains):
-    """Domains that are made of a data set without any."""
+    """Domains that `make` makes of a data set without any."""
 
     pixel_max = 255
+    make: Callable[[Samples, int], ReadData]
 
     def __call__(self, path: str, seed: int, options: DataOptions) -> DataBundle:
         domain = one_of(self.name, self.held_out(path)[1], self.domain_names)
         return without_domain(self.name, self.every(options), domain, seed, pixel_max=self.pixel_max)
 
-    def every(self, options: DataOptions) -> ReadData:
-        raise NotImplementedError
-
-    def make(self, samples: Samples) -> ReadData:
-        raise NotImplementedError
-
-
-class _Rotated(_Made):
-    classes = 10
-    domain_names = tuple(map(str, DEGREES))
-
-    def make(self, samples: Samples) -> ReadData:
-        return rotated_domains(samples, self.pixel_max)
-
-
-class _Colored(_Made):
-    classes = 2
-    domain_names = tuple(OTHER_COLOUR)
-
-    def make(self, samples: Samples) -> ReadData:
-        return colored_domains(samples, self.pixel_max)
+    @abstractmethod
+    def every(self, options: DataOptions) -> ReadData: ...
 
 
 class _OfMnist(_Made, Mnist):
@@ -97,7 +81,7 @@ class _OfMnist(_Made, Mnist):
 
     def read(self, source: Path, options: DataOptions) -> ReadData:
         read = super().read(source, options)
-        return self.make(joined(*read.parts.values()))
+        return self.make(joined(*read.parts.values()), self.pixel_max)
 
 
 class _OfDigits(_Made):
@@ -105,31 +89,39 @@ class _OfDigits(_Made):
 
     @cache  # noqa: B019 - there is one loader of each kind
     def every(self, options: DataOptions) -> ReadData:
-        return self.make(load_digits())
+        return self.make(load_digits(), self.pixel_max)
 
 
-class RotatedMnist(_Rotated, _OfMnist):
+class RotatedMnist(_OfMnist):
     """Rotated MNIST: 70,000 images in 6 domains (0, 15, … 75 degrees), 10 classes; MNIST/raw/."""
 
     name = "rotatedmnist"
+    domain_names, classes = tuple(map(str, DEGREES)), 10
+    make = staticmethod(rotated_domains)
 
 
-class ColoredMnist(_Colored, _OfMnist):
+class ColoredMnist(_OfMnist):
     """Colored MNIST: 70,000 images in 3 domains (+90, +80, -90), 2 classes that colour predicts; MNIST/raw/."""
 
     name = "coloredmnist"
+    domain_names, classes = tuple(OTHER_COLOUR), 2
+    make = staticmethod(colored_domains)
 
 
-class RotatedDigits(_Rotated, _OfDigits):
+class RotatedDigits(_OfDigits):
     """The digits in 6 domains (0, 15, … 75 degrees), 10 classes; comes with scikit-learn."""
 
     name = "rotated-digits"
+    domain_names, classes = tuple(map(str, DEGREES)), 10
+    make = staticmethod(rotated_domains)
 
 
-class ColoredDigits(_Colored, _OfDigits):
+class ColoredDigits(_OfDigits):
     """The digits in 3 domains (+90, +80, -90), 2 classes that colour predicts; comes with scikit-learn."""
 
     name = "colored-digits"
+    domain_names, classes = tuple(OTHER_COLOUR), 2
+    make = staticmethod(colored_domains)
 
 
 for loader in (RotatedMnist(), ColoredMnist(), RotatedDigits(), ColoredDigits()):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from durm._files import read_text
 from durm._text import metric_name
 from durm.data.bundle import IGNORED
 from durm.errors import InputError
@@ -61,14 +62,9 @@ def _numbers(ids: Sequence[int]) -> str:
 
 def read_classes(path: Path) -> tuple[list[str], LabelMap]:
     """The names of the classes in a file such as `SegmentationFolder` describes, and their ids."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise InputError(f"{path} cannot be read: {reason}") from None
     meanings: dict[int, str] = {}
     following = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
             continue
         first, *rest = line.split(maxsplit=1)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from durm._files import read_text
 from durm.data import LOADERS, DataOptions, Loader
 from durm.data.bundle import PADDING, DataBundle, InputFormat, Samples, split_parts
 from durm.data.npz import read_npz
@@ -173,10 +174,7 @@ def _titles(path: Path, classes: int) -> tuple[list[str], list[int]]:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        return [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-    except UnicodeDecodeError:
-        raise InputError(f"{path} cannot be read: not UTF-8 text") from None
+    return [line for line in read_text(path).split("\n") if line.strip()]
 
 
 def _vocabulary(texts: Iterable[Iterable[str]]) -> list[str]:

@@ -21,15 +21,20 @@ def check_model(model: nn.Module) -> None:
 
 def check_head(model: nn.Module, name: str, head: nn.Module) -> None:
     """Refuses a layer, or a module that widens itself, for which adding rows would be wrong, or not what it seems."""
+    which, count = repr(name) if name else "the model", _counted(getattr(head, "dummies", 0))
     if isinstance(head, WidenedOwn):
-        raise ValueError(f"{name!r} has {head.dummies} dummies already, and they cannot be taken off")
+        raise ValueError(f"{which} has {count} already, and they cannot be taken off")
     if isinstance(head, Widened):
-        raise ValueError(f"{name!r} has {head.dummies} dummies already: narrow the model before widening it again")
+        raise ValueError(f"{which} has {count} already: narrow the model before widening it again")
     reason = _against_own(head) if widens_itself(head) else _against_layer(head)
     if not reason and (tied := _tied_to(model, name, head)):
         reason = f"it shares parameters with {tied}"
     if reason:
-        raise ValueError(f"cannot widen {name!r}: {reason}")
+        raise ValueError(f"cannot widen {which}: {reason}")
+
+
+def _counted(dummies: int) -> str:
+    return "1 dummy" if dummies == 1 else f"{dummies} dummies"
 
 
 def _against_layer(layer: Any) -> str:

@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from durm.integrations import need
+
+need("lightning", "lightning")
+
 from torch import Tensor, nn
 
 from durm.heads import dummies, narrow, widen

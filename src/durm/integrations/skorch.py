@@ -4,7 +4,12 @@ import copy
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
+
+from durm.integrations import need
+
+need("skorch", "numpy", "sklearn", "skorch")
 
 import numpy as np
 import torch
@@ -135,7 +140,20 @@ class DuRMClassifier(NeuralNetClassifier):  # type: ignore[misc]
         if isinstance(self.criterion, type) and issubclass(self.criterion, CrossEntropyLoss):
             options = {"num_classes": self.sizes_["num_classes"], **options}
         self.criterion_ = self.initialized_instance(self.criterion, options)
+        if isinstance(self.criterion_, nn.NLLLoss):
+            raise ValueError(
+                "criterion: skorch gives NLLLoss the logarithms of probabilities, and the module gives logits; "
+                "expected durm.CrossEntropyLoss"
+            )
         return self
+
+    def _get_predict_nonlinearity(self) -> Any:
+        """The softmax, whatever the criterion is; skorch knows by the class of the criterion that it takes logits."""
+        return (
+            partial(torch.softmax, dim=-1)
+            if self.predict_nonlinearity == "auto"
+            else super()._get_predict_nonlinearity()
+        )
 
     def check_data(self, X: Any, y: Any) -> None:
         """Done before; skorch's would take the encoded labels for the classes."""

@@ -5,11 +5,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from durm.integrations import need
+
+need("transformers", "transformers", "accelerate")
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from durm.heads import dummies
 from durm.heads.dummy_state import check_rows, dummy_rows, with_rows
+from durm.heads.huggingface import check_problem_type
 from durm.losses import cross_entropy
 from durm.scores import dummy_hits, dummy_mass
 
@@ -47,6 +53,9 @@ class DuRMTrainer(transformers.Trainer):
             raise ValueError(
                 "fsdp, deepspeed: DuRMTrainer trains whole copies of the model; expected DDP or one process"
             )
+        trained: Any = self.model
+        if dummies(trained):
+            check_problem_type(trained)
         if self.compute_loss_func is None:
             self.compute_loss_func = self._durm_loss
         self._seen: list[Tensor] = []

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from durm.metrics.metric import PERCENT, Family, Metric, family, measure, metric
+from durm.metrics.metric import PERCENT, Family, Metric, family, metric
 from durm.metrics.outcomes import OUTCOMES, reduce_logits
 
 BINS = 15
@@ -58,13 +58,15 @@ class Predictions:
 
     @cached_property
     def reliability(self) -> dict[str, list[float]]:
-        """As `reliability` gives it, over the real classes."""
+        """The rows of `RELIABILITY` over the bins of confidence, of the real classes."""
         return _reliability(self.samples["confidence"], self.samples["hit"])
 
     @property
     def class_accuracies(self) -> list[float | None]:
         """The accuracy of each class, in percent; None for one without samples."""
-        return _class_accuracies(self.right, self.targets, self.num_classes)
+        found = iter((100 * _by_class(self.right, self.targets, self.num_classes)).tolist())
+        counts = torch.bincount(self.targets, minlength=self.num_classes).tolist()
+        return [next(found) if count else None for count in counts]
 
 
 def predictions_of(
@@ -194,24 +196,6 @@ def share_of_dummy_hits(predictions: Predictions) -> float:
     return 100 * predictions.samples["dummy_hit"].double().mean().item()
 
 
-def classification_metrics(
-    logits: Tensor, targets: Tensor, num_classes: int, groups: Mapping[str, Sequence[int]] | None = None
-) -> dict[str, float]:
-    """Every registered metric of N samples, from logits of shape (N, C + C_d) and targets of shape (N,)."""
-    return measure("classification", predictions_of(lambda: (logits,), targets, num_classes, groups))
-
-
-def class_accuracies(logits: Tensor, targets: Tensor, num_classes: int) -> list[float | None]:
-    """The accuracy of each class, in percent; None for one without samples."""
-    return _class_accuracies((logits[:, :num_classes].argmax(1) == targets).double(), targets, num_classes)
-
-
-def _class_accuracies(right: Tensor, targets: Tensor, num_classes: int) -> list[float | None]:
-    found = iter((100 * _by_class(right, targets, num_classes)).tolist())
-    counts = torch.bincount(targets, minlength=num_classes).tolist()
-    return [next(found) if count else None for count in counts]
-
-
 def _by_class(right: Tensor, targets: Tensor, num_classes: int) -> Tensor:
     """The accuracy of each class that has samples."""
     counts = torch.bincount(targets, minlength=num_classes)
@@ -219,29 +203,20 @@ def _by_class(right: Tensor, targets: Tensor, num_classes: int) -> Tensor:
     return hits[counts > 0] / counts[counts > 0]
 
 
-def calibration_error(probabilities: Tensor, targets: Tensor, bins: int = BINS) -> float:
-    """The expected calibration error: |accuracy - confidence| of equal bins, averaged by their share of the samples."""
-    return _calibration_error(reliability(probabilities, targets, bins))
-
-
 def _calibration_error(table: Mapping[str, Sequence[float]]) -> float:
+    """The expected calibration error: |accuracy - confidence| of equal bins, averaged by their share of the samples."""
     gaps = (abs(right - sure) for right, sure in zip(table["correct"], table["confidence"], strict=True))
     return sum(gaps) / sum(table["count"])
 
 
-def reliability(probabilities: Tensor, targets: Tensor, bins: int = BINS) -> dict[str, list[float]]:
+def _reliability(confidence: Tensor, right: Tensor) -> dict[str, list[float]]:
     """For equal bins of confidence: how many samples, the sum of their confidences, how many of them are right."""
-    confidence, predicted = probabilities.max(1)
-    return _reliability(confidence, predicted == targets, bins)
-
-
-def _reliability(confidence: Tensor, right: Tensor, bins: int = BINS) -> dict[str, list[float]]:
-    sums = reliability_sums(confidence.double(), right, bins)
+    sums = reliability_sums(confidence.double(), right)
     return dict(zip(RELIABILITY, sums.tolist(), strict=True))
 
 
-def reliability_sums(confidence: Tensor, right: Tensor, bins: int = BINS) -> Tensor:
-    """The rows of `RELIABILITY`, (3, bins), of N samples."""
-    index = (confidence * bins).ceil().long().clamp(1, bins) - 1
+def reliability_sums(confidence: Tensor, right: Tensor) -> Tensor:
+    """The rows of `RELIABILITY`, (3, BINS), of N samples."""
+    index = (confidence * BINS).ceil().long().clamp(1, BINS) - 1
     rows = (torch.ones_like(confidence), confidence, right.double())
-    return torch.stack([torch.bincount(index, values, minlength=bins) for values in rows])
+    return torch.stack([torch.bincount(index, values, minlength=BINS) for values in rows])

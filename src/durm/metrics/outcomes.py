@@ -71,7 +71,7 @@ def sample_columns(logits: Tensor, targets: Tensor, num_classes: int) -> dict[st
     if logits.shape[1] > num_classes:
         confidence_all, surest_all = probabilities(logits, num_classes, over="all")[:, :num_classes].max(1)
     return {
-        **_outcomes(real, targets, predicted),
+        **sample_outcomes(real, targets, predicted),
         "predicted": predicted,
         "confidence": confidence,
         "hit": surest == targets,
@@ -82,17 +82,13 @@ def sample_columns(logits: Tensor, targets: Tensor, num_classes: int) -> dict[st
     }
 
 
-def sample_outcomes(real: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """From the logits of the real classes, (N, C), and the true classes, (N,); each of shape (N,), float64.
+def sample_outcomes(real: Tensor, targets: Tensor, predicted: Tensor) -> dict[str, Tensor]:
+    """From the logits of the real classes, (N, C), their argmax, and the true classes; each of shape (N,), float64.
 
     Returns:
         `correct`: 1 if the argmax is the true class. `margin`: the right logit minus the largest other one. `log_p`:
         the logarithm of the true class's probability. `brier`: Σ_c (p_c − 1[c = y])² = Σ_c p_c² − 2 p_y + 1.
     """
-    return _outcomes(real, targets, real.argmax(1))
-
-
-def _outcomes(real: Tensor, targets: Tensor, predicted: Tensor) -> dict[str, Tensor]:
     real, index = real.double(), targets[:, None]
     right = real.gather(1, index)[:, 0]
     log_p = F.log_softmax(real, 1)

@@ -164,7 +164,7 @@ class Tally:
 
     @property
     def reliability(self) -> dict[str, list[float]]:
-        """Over the real classes, as `durm.metrics.classification.reliability` gives it."""
+        """Over the real classes, as `durm.metrics.classification.Predictions` has it."""
         return dict(zip(RELIABILITY, self._reliability["real"].tolist(), strict=True))
 
     @property

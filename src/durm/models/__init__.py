@@ -7,7 +7,6 @@ Importing this package also makes torchvision importable with a CPU-only torch.
 """
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from durm import _torchvision as _torchvision
 from durm._user_code import import_user_module, is_code
-from durm.errors import InputError, unknown
+from durm.errors import InputError, did_you_mean, unknown
 from durm.models import audio, segmentation, tiny
 from durm.models.segmentation import timm
 
@@ -106,7 +105,7 @@ def check(name: str, *, pretrained: bool = False, task: Task = "classification")
             f"use {segmentation.classifier_of(name)!r}"
         )
     if name not in OWN and not _in_timm(name):
-        raise unknown("model", name, _classifiers())
+        raise unknown("model", name, _classifiers(), "`durm models`")
     if pretrained and name != TEXT and (name in OWN or not _in_timm(name, pretrained=True)):
         raise InputError(f"model {name!r} has no pretrained weights")
 
@@ -136,9 +135,8 @@ def factory(name: str) -> Callable[..., Any]:
     made: Callable[..., Any] | None = getattr(module, attribute, None)
     if made is None or not callable(made):
         functions = [known for known in dir(module) if callable(getattr(module, known, None))]
-        close = get_close_matches(attribute, functions, n=3)
-        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-        raise InputError(f"model {name!r}: {path!r} has no function {attribute!r}{hint}")
+        hint = did_you_mean(attribute, functions, "expected one of its functions")
+        raise InputError(f"model {name!r}: {path!r} has no function {attribute!r}; {hint}")
     return made
 
 

@@ -310,7 +310,7 @@ WHY = (
     Claim(
         "No sample is classified as a dummy",
         "section 2.2; reviewers",
-        "test samples whose largest logit is a dummy's; at most 0.1 % of all, and in no setting more, by exact bounds",
+        "test samples whose largest logit is a dummy's; at most 0.1 % of all by exact bounds, and no setting above it",
         dummy_share("dummy_hits", counts=True),
         "a study",
         SHARE,
@@ -321,8 +321,8 @@ ASKED = (
     Claim(
         "No sample can be attacked into a dummy",
         "reviewers",
-        "samples that an attack which aims at a dummy brings into one; at most 0.1 % of all, and in no setting "
-        "more, by exact bounds",
+        "samples that an attack which aims at a dummy brings into one; at most 0.1 % of all by exact "
+        "bounds, and no setting above it",
         attacked_into_dummies,
         "a study with attacks through dummy",
         SHARE,

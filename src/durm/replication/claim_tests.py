@@ -44,6 +44,15 @@ Level = tuple[float, tuple[str, ...]]
 """A level of something, and what settings must have in common to be compared over it."""
 
 
+def over_settings(say: Callable[[Setting], Iterable[EffectEstimate]], note: str = "") -> Measure:
+    """The mean over all settings of what `say` says of each; `note` is added to the reading."""
+
+    def measure(evidence: Evidence, criterion: Criterion) -> Finding | None:
+        return combine([one for setting in evidence.settings for one in say(setting)], criterion, note)
+
+    return measure
+
+
 # Which settings, and which arms.
 
 
@@ -225,33 +234,29 @@ def slope_weights(levels: Iterable[float]) -> dict[float, float]:
     return dict(zip(places, (centred * np.ptp(centred) / (centred**2).sum()).tolist(), strict=True))
 
 
-def tail_over_head(evidence: Evidence, criterion: Criterion) -> Finding | None:
+@over_settings
+def tail_over_head(setting: Setting) -> Iterator[EffectEstimate]:
     """The gain in the tail minus that in the head of long-tailed data; of small data, whose most frequent classes are
     medium by their number of samples, these are the head.
     """
-    found = []
-    for setting in evidence.settings:
-        pairs = setting.pairs()
-        head_name = next((name for name in ("head", "medium") if f"accuracy_{name}" in setting.metrics), "head")
-        tail, head = (_gain(setting, pairs, f"accuracy_{name}") for name in ("tail", head_name))
-        values = difference(tail.values, head.values)
-        how = ", against medium classes" if head_name == "medium" else ""
-        found.append(estimate(setting, values, arms_of_pairs(pairs), how, math.hypot(tail.step, head.step)))
-    return combine(found, criterion)
+    pairs = setting.pairs()
+    head_name = next((name for name in ("head", "medium") if f"accuracy_{name}" in setting.metrics), "head")
+    tail, head = (_gain(setting, pairs, f"accuracy_{name}") for name in ("tail", head_name))
+    values = difference(tail.values, head.values)
+    how = ", against medium classes" if head_name == "medium" else ""
+    yield estimate(setting, values, arms_of_pairs(pairs), how, math.hypot(tail.step, head.step))
 
 
-def hard_over_easy(evidence: Evidence, criterion: Criterion) -> Finding | None:
+@over_settings
+def hard_over_easy(setting: Setting) -> Iterator[EffectEstimate]:
     """The gain in the IoU of the harder half of the classes minus that of the others."""
-    found = []
-    for setting in evidence.settings:
-        pairs = setting.pairs()
-        classes = [name for name in setting.metrics if name.startswith("iou_")]
-        if pairs and len(classes) > 1:
-            gains = {name: _gain(setting, pairs, name).values for name in classes}
-            baseline = {name: setting.values(pairs[0][1].name, name) for name in classes}
-            values = {seed: _hard_minus_easy(seed, gains, baseline) for seed in common(gains.values())}
-            found.append(estimate(setting, values if len(values) > 1 else {}, arms_of_pairs(pairs)))
-    return combine(found, criterion)
+    pairs = setting.pairs()
+    classes = [name for name in setting.metrics if name.startswith("iou_")]
+    if pairs and len(classes) > 1:
+        gains = {name: _gain(setting, pairs, name).values for name in classes}
+        baseline = {name: setting.values(pairs[0][1].name, name) for name in classes}
+        values = {seed: _hard_minus_easy(seed, gains, baseline) for seed in common(gains.values())}
+        yield estimate(setting, values if len(values) > 1 else {}, arms_of_pairs(pairs))
 
 
 def _hard_minus_easy(seed: str, gains: Mapping[str, Values], baseline: Mapping[str, Values]) -> float:
@@ -265,23 +270,20 @@ def _hard_minus_easy(seed: str, gains: Mapping[str, Values], baseline: Mapping[s
 # The number of dummies, the spread over seeds, the cost.
 
 
-def number_of_dummies(evidence: Evidence, criterion: Criterion) -> Finding | None:
+@over_settings
+def number_of_dummies(setting: Setting) -> Iterator[EffectEstimate]:
     """By how much the result changes from the fewest dummies to the most."""
-    found = []
-    for setting in evidence.settings:
-        arms = {float(arm.dummies): arm.name for arm in setting.arms if arm.counts_dummies_only}
-        if len(arms) > 1:
-            weights = slope_weights(arms)
-            values = {dummies: setting.values(name, setting.metric) for dummies, name in arms.items()}
-            changes = {
-                seed: sum(weights[dummies] * values[dummies][seed] for dummies in arms)
-                for seed in common(values.values())
-            }
-            rounding = step(setting, setting.metric) * math.sqrt(sum(w**2 for w in weights.values()) / 2)
-            how = f", C_d {min(arms):g} to {max(arms):g}"
-            one = estimate(setting, changes, [*arms.values()], step=rounding)  # without `how`: a run counts once
-            found.append(replace(one, what=f"{one.what}{how}"))
-    return combine(found, criterion)
+    arms = {float(arm.dummies): arm.name for arm in setting.arms if arm.counts_dummies_only}
+    if len(arms) > 1:
+        weights = slope_weights(arms)
+        values = {dummies: setting.values(name, setting.metric) for dummies, name in arms.items()}
+        changes = {
+            seed: sum(weights[dummies] * values[dummies][seed] for dummies in arms) for seed in common(values.values())
+        }
+        rounding = step(setting, setting.metric) * math.sqrt(sum(w**2 for w in weights.values()) / 2)
+        how = f", C_d {min(arms):g} to {max(arms):g}"
+        one = estimate(setting, changes, [*arms.values()], step=rounding)  # without `how`: a run counts once
+        yield replace(one, what=f"{one.what}{how}")
 
 
 def spread_over_seeds(evidence: Evidence, criterion: Criterion) -> Finding | None:

@@ -1,15 +1,15 @@
 """What the dummies take, what attacks make of them, and whether another trick does the same: claims from evidence."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from durm.data import base_name
-from durm.replication.claim_tests import Measure, attacked_group, difference, estimate
+from durm.replication.claim_tests import Measure, attacked_group, difference, estimate, over_settings
 from durm.replication.every_setting import never
 from durm.replication.finding import Criterion, Finding
-from durm.replication.mean_effect import mean_by_seed
-from durm.replication.meta_analysis import combine
+from durm.replication.mean_effect import EffectEstimate, mean_by_seed
 from durm.replication.resolution import sample_count, step
-from durm.replication.study_index import Evidence, into_dummies, other_overrides
+from durm.replication.study_index import Evidence, Setting, into_dummies, other_overrides
 from durm.study.arm import Arm
 
 
@@ -42,30 +42,25 @@ def attacked_into_dummies(evidence: Evidence, criterion: Criterion) -> Finding |
     return never(found, criterion, counts=True)
 
 
-def attack_surface(evidence: Evidence, criterion: Criterion) -> Finding | None:
+@over_settings
+def attack_surface(setting: Setting) -> Iterator[EffectEstimate]:
     """What attacks through all logits leave of the accuracy with dummies, minus what those through the real ones do."""
-    found = []
-    for setting in evidence.settings:
-        arms = [arm.name for arm, _ in setting.pairs()]
-        for label in (attack.label for attack in setting.spec.attacks if {"real", "full"} <= {*attack.through}):
-            left = [[setting.values(arm, f"robust_{label}_{name}") for name in ("full", "real")] for arm in arms]
-            values = mean_by_seed([difference(full, real) for full, real in left])
-            one = estimate(setting, values, arms, f", {label}", step(setting, f"robust_{label}_real"))
-            found.append(replace(one, group=attacked_group(setting)))
-    return combine(found, criterion)
+    arms = [arm.name for arm, _ in setting.pairs()]
+    for label in (attack.label for attack in setting.spec.attacks if {"real", "full"} <= {*attack.through}):
+        left = [[setting.values(arm, f"robust_{label}_{name}") for name in ("full", "real")] for arm in arms]
+        values = mean_by_seed([difference(full, real) for full, real in left])
+        one = estimate(setting, values, arms, f", {label}", step(setting, f"robust_{label}_real"))
+        yield replace(one, group=attacked_group(setting))
 
 
-def more_than_a_trick(evidence: Evidence, criterion: Criterion) -> Finding | None:
+@over_settings
+def more_than_a_trick(setting: Setting) -> Iterator[EffectEstimate]:
     """Dummies minus label smoothing."""
-    found = []
-    for setting in evidence.settings:
-        tricks = [arm.name for arm in setting.arms if arm.dummies == 0 and _is_trick(arm)]
-        plain = [arm.name for arm, _ in setting.pairs() if arm.counts_dummies_only]
-        ours, theirs = (mean_by_seed([setting.values(arm, setting.metric) for arm in arms]) for arms in (plain, tricks))
-        how = f", against {', '.join(tricks)}"
-        values = difference(ours, theirs)
-        found.append(estimate(setting, values, [*plain, *tricks], how, step(setting, setting.metric)))
-    return combine(found, criterion)
+    tricks = [arm.name for arm in setting.arms if arm.dummies == 0 and _is_trick(arm)]
+    plain = [arm.name for arm, _ in setting.pairs() if arm.counts_dummies_only]
+    ours, theirs = (mean_by_seed([setting.values(arm, setting.metric) for arm in arms]) for arms in (plain, tricks))
+    how = f", against {', '.join(tricks)}"
+    yield estimate(setting, difference(ours, theirs), [*plain, *tricks], how, step(setting, setting.metric))
 
 
 def _is_trick(arm: Arm) -> bool:

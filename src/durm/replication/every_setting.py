@@ -84,13 +84,13 @@ def _to_decide(criterion: Criterion, settings: int, *, counts: bool) -> str:
 
 
 def _together(estimates: Sequence[EffectEstimate]) -> _Bounds | None:
-    """The samples of all test sets. Settings of one group see the same ones, and the highest share of them counts."""
+    """The samples of all test sets. Settings of one group see the same ones: the one with most hits counts."""
     sets: dict[str, tuple[int, int]] = {}
     for one in estimates:
         if one.test_samples is not None:
             hits = math.ceil(float(one.array.mean()) * one.test_samples / 100 - 1e-6)
-            known = sets.get(one.group or one.what, (0, 0))
-            sets[one.group or one.what] = max(known[0], hits), max(known[1], one.test_samples)
+            name = one.group or one.what
+            sets[name] = max(sets.get(name, (0, 0)), (hits, one.test_samples))  # its own samples, not those of others
     hits, n = (sum(each) for each in zip(*sets.values(), strict=True)) if sets else (0, 0)
     if not n:
         return None

@@ -23,6 +23,7 @@ from durm.statistics.intervals import (
     ALPHA,
     Interval,
     SampleVariance,
+    bound_of_mean,
     fewest_pairs,
     interval,
     quantile,
@@ -174,7 +175,9 @@ def _averaged(group: Sequence[EffectEstimate]) -> EffectEstimate:
         return group[0]
     values = mean_by_seed([one.values for one in group]) or group[0].values
     step = math.sqrt(sum(one.step**2 for one in group)) / len(group)
-    return replace(group[0], what=group[0].group, values=values, step=step, samples=None)
+    known = [one.samples for one in group if one.samples is not None]
+    samples = bound_of_mean(known) if len(known) == len(group) else None
+    return replace(group[0], what=group[0].group, values=values, step=step, samples=samples)
 
 
 def _distinct(estimates: Sequence[EffectEstimate]) -> list[EffectEstimate]:

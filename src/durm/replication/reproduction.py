@@ -163,7 +163,7 @@ def _measured(study: Study, results: Results, metrics: Mapping[str, str]) -> dic
     return {
         name: Group(
             arms=[
-                ArmSummary(arm=label, dummies=arm.dummies, **describe(of), values=of)
+                ArmSummary(arm=label, dummies=arm.dummies, **describe(of))
                 for label, arm in arms.items()
                 if (of := values[name, label])
             ],

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 from durm.replication.study_index import Pair, Setting
-from durm.statistics.intervals import ALPHA, SampleVariance
+from durm.statistics.intervals import ALPHA, SampleVariance, bound_of_mean
 from durm.statistics.scale import lattice_step
 from durm.statistics.sequential import series_level
 from durm.statistics.verdict import Comparison
@@ -38,12 +38,20 @@ def _known_step(setting: Setting, metric: str) -> float:
 
 
 def sample_variance(setting: Setting, pairs: Sequence[Pair], metric: str) -> SampleVariance | None:
-    """What the test samples add to the variance of a single comparison; None of several, or if it was not kept."""
-    if len(pairs) != 1:
+    """What the test samples add to the variance of the mean over the pairs; None if it was not kept.
+
+    A summary keeps it of each comparison, not of the mean of several: for that it is the most that it can be.
+    """
+    kept = [_kept_variance(setting, pair, metric) for pair in pairs]
+    known = [one for one in kept if one is not None]
+    if not known or len(known) < len(kept):
         return None
-    ((arm, baseline),) = pairs
+    return known[0] if len(known) == 1 else bound_of_mean(known)
+
+
+def _kept_variance(setting: Setting, pair: Pair, metric: str) -> SampleVariance | None:
     for one in _comparisons(setting, metric):
-        if (one.arm, one.baseline) == (arm.name, baseline.name):
+        if (one.arm, one.baseline) == tuple(arm.name for arm in pair):
             between, residual = one.variance_samples, one.variance_residual
             if one.samples is not None and between is not None and residual is not None:
                 return SampleVariance(one.samples, between, residual)
@@ -55,7 +63,7 @@ def level(setting: Setting) -> float:
     plan = setting.spec.plan
     if plan is not None and plan.seeds:
         return plan.level(len(plan.seeds), ALPHA)
-    return series_level(setting.looks) if setting.looks > 1 else ALPHA
+    return series_level(setting.analyses) if setting.analyses > 1 else ALPHA
 
 
 def _comparisons(setting: Setting, metric: str) -> list[Comparison]:

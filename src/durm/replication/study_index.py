@@ -47,7 +47,7 @@ class Setting:
         parts: how results.csv calls it; data with domains have one part for each held-out domain, and their values are
             the means over these.
         spec: the whole study.
-        looks: how many interim analyses the study had; 0 if it was planned with one analysis.
+        analyses: how many interim analyses the study had; 0 if it was planned with one analysis.
         rows: the lines of results.csv, by part and arm, and then by seed.
         summary: what summary.json has about it.
     """
@@ -58,7 +58,7 @@ class Setting:
     method: str
     parts: tuple[str, ...]
     spec: Study
-    looks: int
+    analyses: int
     rows: Mapping[tuple[str, str], Mapping[str, Row]]
     summary: SettingSummary
 
@@ -233,7 +233,7 @@ def _settings(folder: Path) -> list[Setting]:
     """The settings of a study. Those of single domains are left out, the means over the domains stand for them."""
     spec, rows = read_study(folder / "study.yaml", of_folder=True), _rows(folder / "results.csv")
     summary = read_summary(folder / "summary.json")
-    looks = summary.analyses if summary.analyses > 1 or summary.max_seeds else 0
+    analyses = summary.analyses if summary.analyses > 1 or summary.max_seeds else 0
     found = []
     for entry in summary.sections:
         if not entry.setting or not {*entry.setting} <= {*AXES}:
@@ -241,7 +241,7 @@ def _settings(folder: Path) -> list[Setting]:
         data, model, method = entry.key
         parts = [data] if entry.domains is None else [f"{data}:{domain}" for domain in entry.domains]
         names = tuple(f"{part} {model} {method}" for part in parts)
-        found.append(Setting(folder.name, data, model, method, names, spec, looks, rows, entry))
+        found.append(Setting(folder.name, data, model, method, names, spec, analyses, rows, entry))
     averaged = {part for setting in found if setting.has_domains for part in setting.parts}
     return [setting for setting in found if setting.has_domains or not averaged & {*setting.parts}]
 

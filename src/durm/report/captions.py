@@ -2,6 +2,7 @@
 
 from durm._text import pluralize
 from durm.metrics import Metric
+from durm.report.estimation import MOST_ARMS
 from durm.report.probes import caption_of as probe_caption
 from durm.report.text import headline, place, sentences
 from durm.study.records import Setting, Summary
@@ -12,6 +13,9 @@ _CAPTIONS = {
     "line: the 95 % interval of that arm alone. Grey band: the equivalence margin; a thin line wholly beyond "
     "it means better or worse, wholly inside it equal, otherwise undecided. Hover over a dot for its seed and"
     " value.",
+    "rows": "Every arm against the baseline: the mean difference (dot), the interval that the verdict comes from (thin "
+    "line), the 95 % interval of that arm alone (thick line), the equivalence margin (grey band), and below each the "
+    "difference of every seed (small dots; hover for the seed and its value).",
     "forest": "Every comparison with the baseline: the mean difference (dot), the interval that the verdict comes from "
     "(thin line), the 95 % interval of that comparison alone (thick line), the equivalence margin (grey "
     "band), the pairs and the word.",
@@ -40,7 +44,8 @@ _KINDS = {
 
 def caption(name: str, setting: Setting, metric: Metric | None = None) -> str:
     """Of the figure of that name; `metric` is that of a curve."""
-    text = probe_caption(name.partition("-")[0]) or _CAPTIONS.get(name)
+    drawn_as = "rows" if name == "estimation" and len(setting.arms) > MOST_ARMS else name
+    text = probe_caption(name.partition("-")[0]) or _CAPTIONS.get(drawn_as)
     if text is None and metric is not None:
         text = _CURVES.format(f"{metric.label[0].upper()}{metric.label[1:]}")
     seeds = pluralize(max((arm.n for arm in setting.arms), default=0), "seed")

@@ -80,7 +80,7 @@ def paired(
     """Seeds, epochs, and ours − theirs at them, `(seeds, epochs)`; of the epochs that all runs were validated at."""
     seeds = [seed for seed in theirs if seed in ours]
     values = [({e["epoch"]: e[key] for e in run.curves}) for seed in seeds for run in (ours[seed], theirs[seed])]
-    epochs = _thinned([epoch for epoch in values[0] if all(epoch in one for one in values)] if values else [])
+    epochs = _subsample([epoch for epoch in values[0] if all(epoch in one for one in values)] if values else [])
     table = np.array([[one[epoch] for epoch in epochs] for one in values]).reshape(len(seeds), 2, len(epochs))
     return (seeds, epochs, table[:, 0] - table[:, 1]) if epochs else ([], [], np.zeros((0, 0)))
 
@@ -136,7 +136,7 @@ def _draw_differences(
     cut_beginning(axes, late)
 
 
-def _thinned(epochs: list[float]) -> list[float]:
+def _subsample(epochs: list[float]) -> list[float]:
     return [epochs[place] for place in _places(len(epochs), MOST_POINTS)]
 
 

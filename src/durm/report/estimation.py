@@ -35,6 +35,8 @@ MOST_ARMS = 8
 MOST_ROWS = 60
 DOT, SMALL_DOT, TINY_DOT = 4.7, 3.2, 2.2
 """Their width, in points."""
+MOST_REACH = 3.0
+"""Intervals and dots that reach further than so many times what nearly all do run out of the figure."""
 ROW, ROWS_WIDTH = 0.27, 170.0
 """Height of a row, in inches; the least width of the axes with the rows, in points."""
 Values = Sequence[float] | np.ndarray
@@ -187,7 +189,8 @@ def _draw_rows(
     axes = figure.add_subplot()
     axes.axvspan(-summary.rope, summary.rope, color=BAND, linewidth=0, zorder=0)
     axes.axvline(0, color=FAINT, linewidth=0.8, zorder=1)
-    limits = _limits([one for _, one in shown], summary.rope)
+    dots = [] if setting is None else [d for _, one in shown for d in paired_differences(setting, one).values()]
+    limits = _limits([one for _, one in shown], summary.rope, dots)
     width = (limits[1] - limits[0]) * TINY_DOT / ROWS_WIDTH  # of a dot
     right = blended_transform_factory(axes.transAxes, axes.transData)
     for row, (_, one) in enumerate(shown):
@@ -216,12 +219,13 @@ def _draw_rows(
     return Drawing(figure, salt, titles)
 
 
-def _limits(comparisons: Sequence[Comparison], rope: float) -> tuple[float, float]:
-    """Wide enough for nearly all: a few very wide intervals run out of the figure, or the rest would be dots."""
+def _limits(comparisons: Sequence[Comparison], rope: float, dots: Sequence[float] = ()) -> tuple[float, float]:
+    """Wide enough for all but a few very wide intervals, beside which the rest would be dots."""
     ends = sorted(abs(end) for one in comparisons for end in one.ci_family or (one.difference or 0.0,))
-    reach = 1.15 * max(ends[int(0.9 * (len(ends) - 1))] if ends else 0.0, 2 * rope, 1e-9)
+    usual = max(ends[int(0.9 * (len(ends) - 1))] if ends else 0.0, 2 * rope, 1e-9)
+    far = [end for end in (*ends, *map(abs, dots)) if end <= MOST_REACH * usual]
     middles = [abs(one.difference or 0.0) for one in comparisons]
-    reach = max(reach, 1.1 * max(middles, default=0.0))
+    reach = 1.1 * max(usual, *far, *middles)
     return -reach, reach
 
 

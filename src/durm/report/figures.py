@@ -278,20 +278,27 @@ def _compact_tag(tag: str) -> str:
     return re.sub(r"(\.\d\d)\d+", r"\1", tag)
 
 
+LEAST_SCALE, NARROW = 1.15, 72 * WIDTH
+"""CSS pixels in a point, at least, of figures wider than this many points: below it nobody can read their words."""
+
+
 def for_page(svg: str, alternative: str = "", *, of_arms: bool = True) -> str:
     """The figure with its colours as CSS variables.
 
-    Without `of_arms` only ink and lines follow the theme: a class may have the colour of an arm, and must keep it.
+    A wide one scrolls on a narrow screen, in its box. Without `of_arms` only ink and lines follow the theme: a class
+    may have the colour of an arm, and must keep it.
     """
-    svg = inline_svg(svg, alternative)
+    box = re.search(r'viewBox="0 0 ([\d.]+) ', svg)
+    width = float(box[1]) if box else 0.0
+    svg = inline_svg(svg, alternative, f"--least: {LEAST_SCALE * width:.0f}px" if width > NARROW else "")
     for colour, variable in VARIABLES.items():
         if of_arms or colour not in COLOURS:
             svg = svg.replace(colour, f"var(--{variable})")
     return svg
 
 
-def _blank(x_label: str = "", y_label: str = "", *, height: float = HEIGHT) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+def _blank(x_label: str = "", y_label: str = "") -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     figure.supxlabel(wrapped(x_label, WIDE))  # those of the axes leave the figure if the axes are small
     figure.supylabel(wrapped(y_label, TALL), multialignment="center")
     axes = figure.add_subplot()

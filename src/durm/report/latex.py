@@ -41,32 +41,17 @@ def _escaped(letter: str) -> str:
         return letter
     if match := re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", unicodedata.name(letter, "")):
         name = match[2].lower() if match[1] == "SMALL" else match[2].capitalize()
-        if name in _GREEK:
+        if name in _GREEK.split():
             return f"$\\{name}$"
     plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
     return "".join(_SPECIAL.get(one, one) for one in plain) or f"{{[}}U+{ord(letter):04X}{{]}}"
 
 
-_GREEK = {
-    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "kappa", "mu", "nu", "xi", "pi", "rho"),
-    *(
-        "sigma",
-        "tau",
-        "phi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Xi",
-        "Pi",
-        "Sigma",
-        "Phi",
-        "Psi",
-        "Omega",
-    ),
-}
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta kappa mu nu xi pi rho sigma tau phi chi psi omega "
+    "Gamma Delta Theta Xi Pi Sigma Phi Psi Omega"
+)
+"""The letters that LaTeX has a command for."""
 
 
 def _table(setting: Setting, summary: Summary, number: int) -> Iterator[str]:

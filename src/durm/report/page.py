@@ -1,7 +1,5 @@
 """The report of a study: one HTML file that works offline, the figures, and the verdict as Markdown and as LaTeX."""
 
-import csv
-import io
 import json
 import re
 from base64 import b64encode
@@ -16,6 +14,7 @@ from markupsafe import Markup
 
 import durm
 from durm._files import write_files
+from durm._text import as_csv
 from durm.metrics import Metric, describe_metric
 from durm.report import figures, tables, text
 from durm.report.captions import alternative_text, caption
@@ -85,13 +84,13 @@ def markdown(summary: Summary) -> str:
 
 def comma_separated(summary: Summary) -> str:
     """Every value as CSV, one row for each run, as `durm verdict` reads it."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["setting", "arm", "seed", "value"])
-    for setting in summary.settings:
-        for arm in setting.arms:
-            writer.writerows([" ".join(setting.names), arm.arm, seed, value] for seed, value in arm.values.items())
-    return file.getvalue()
+    rows = [
+        {"setting": " ".join(setting.names), "arm": arm.arm, "seed": seed, "value": value}
+        for setting in summary.settings
+        for arm in setting.arms
+        for seed, value in arm.values.items()
+    ]
+    return as_csv(rows, ["setting", "arm", "seed", "value"])
 
 
 @dataclass(frozen=True)
@@ -241,7 +240,7 @@ def _content(summary: Summary) -> dict[str, Any]:
     )
     of_both = (
         *(tables.verdict_table, tables.statistics_table, tables.null_table, tables.robustness_table),
-        *(tables.seeds_table, tables.looks_table, classes_table),
+        *(tables.seeds_table, tables.analyses_table, classes_table),
     )
     headline, shown = text.headline(summary), summary.averages or summary.settings
     across = [text.across_sentence(one, summary) for one in summary.across]

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 SECONDS_BETWEEN_LINES = 60
+SECONDS_BETWEEN_CHECKS = 10
+"""How often it is asked whether a line is due, where no event asks."""
 
 
 class Display:
@@ -58,26 +61,33 @@ class Display:
 class LineDisplay(Display):
     """For logs: `12/40 trials, 3 min elapsed, about 7 min left`, after the first trial, at each tenth, every minute.
 
-    A line comes with an event: where a trial tells of nothing for an hour, so does this.
+    Events bring the lines, and `check`, for trials that tell of nothing for an hour.
     """
 
     def __init__(self, trials: list[Trial], clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(trials)
         self.clock = clock
+        self.lock = threading.RLock()
         self.started = self.last = clock()
         self.first: float | None = None  # when the first trial began: workers take their time to start
 
     def __call__(self, event: Event) -> None:
-        before = self.finished
-        super().__call__(event)
-        now, count = self.clock(), len(self.names)
-        if self.first is None and event["kind"] == "started":
-            self.first = now
-        tenth = self.finished > before and 10 * self.finished // count > 10 * before // count
-        if tenth or before == 0 < self.finished or now - self.last >= SECONDS_BETWEEN_LINES:
-            self.last, worked = now, now - (self.started if self.first is None else self.first)
-            left = f", about {duration(worked * (count / self.done - 1))} left" if 0 < self.done < count else ""
-            self.say(f"{self.trials}, {duration(now - self.started)} elapsed{left}")
+        with self.lock:
+            before, count = self.finished, len(self.names)
+            super().__call__(event)
+            if self.first is None and event["kind"] == "started":
+                self.first = self.clock()
+            tenth = self.finished > before and 10 * self.finished // count > 10 * before // count
+            self.check(due=tenth or before == 0 < self.finished)
+
+    def check(self, *, due: bool = False) -> None:
+        """Prints a line if one is due, as it is a minute after the last."""
+        with self.lock:
+            now, count = self.clock(), len(self.names)
+            if due or now - self.last >= SECONDS_BETWEEN_LINES:
+                self.last, worked = now, now - (self.started if self.first is None else self.first)
+                left = f", about {duration(worked * (count / self.done - 1))} left" if 0 < self.done < count else ""
+                self.say(f"{self.trials}, {duration(now - self.started)} elapsed{left}")
 
 
 class ProgressDisplay(Display):
@@ -102,10 +112,30 @@ def show(trials: list[Trial], *, quiet: bool) -> Iterator[Display]:
     if quiet or not trials:
         yield Display(trials)
     elif not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield LineDisplay(trials)
+        display = LineDisplay(trials)
+        with _repeated(display.check):
+            yield display
     else:
         with progress_bar("{task.fields[trials]}") as progress:
             yield ProgressDisplay(trials, progress)
+
+
+@contextmanager
+def _repeated(call: Callable[[], None]) -> Iterator[None]:
+    """Calls it now and then, from a thread, within the context."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(SECONDS_BETWEEN_CHECKS):
+            call()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def progress_bar(text: str, **options: Any) -> "Progress":

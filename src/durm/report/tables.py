@@ -130,7 +130,7 @@ def across_table(summary: Summary) -> Table:
     return Table(headings, rows)
 
 
-def looks_table(setting: Setting, summary: Summary) -> Table:
+def analyses_table(setting: Setting, summary: Summary) -> Table:
     """The interim analyses of a study that goes on until it is decided; no rows for any other."""
     rows = [
         _row(

@@ -25,7 +25,7 @@ USUAL = ("accuracy", "miou", "value")
 """Metrics that a sentence need not name."""
 ONE_ARM = "There is one arm only, so there is nothing to compare."
 
-Judged = tuple[Setting, Comparison]
+Compared = tuple[Setting, Comparison]
 
 
 def headline(summary: Summary) -> str:
@@ -73,9 +73,9 @@ def sentence(comparison: Comparison, setting: Setting, summary: Summary, *, plan
     return f"{claim}. {plan(comparison, summary) if plans else ''}".strip()
 
 
-def _groups(judged: Sequence[Judged], summary: Summary) -> list[list[Judged]]:
+def _groups(judged: Sequence[Compared], summary: Summary) -> list[list[Compared]]:
     """Comparisons about which the same can be said, the decided ones first."""
-    groups: dict[str, list[Judged]] = {}
+    groups: dict[str, list[Compared]] = {}
     for one in sorted(judged, key=lambda one: ORDER.index(one[1].verdict or "undecided")):
         groups.setdefault(_finding(one[1], summary), []).append(one)
     return list(groups.values())
@@ -93,7 +93,7 @@ def _finding(comparison: Comparison, summary: Summary) -> str:
     return "gain" if worst > 0 else "loss" if best < 0 else "nothing"
 
 
-def _claim(judged: Sequence[Judged], where: str, summary: Summary) -> str:
+def _claim(judged: Sequence[Compared], where: str, summary: Summary) -> str:
     """A sentence, without its full stop, about comparisons of one finding."""
     finding, names, baseline = _finding(judged[0][1], summary), _names(judged), _baseline(judged)
     where, found, margin = f"{where and ' '}{where}", _effect(judged, summary), margin_of(summary)
@@ -111,7 +111,7 @@ def _claim(judged: Sequence[Judged], where: str, summary: Summary) -> str:
     return f"{begin} {either}{where}{small}: {found}, undecided at a margin of {margin}; {_ruled_out(judged, summary)}"
 
 
-def _short(judged: Sequence[Judged], summary: Summary) -> str:
+def _short(judged: Sequence[Compared], summary: Summary) -> str:
     """The same in a few words, for the middle of a sentence."""
     finding, names, number = _finding(judged[0][1], summary), _names(judged), f"({_difference(judged, summary)})"
     if finding == "nothing":
@@ -122,7 +122,7 @@ def _short(judged: Sequence[Judged], summary: Summary) -> str:
     return f"{names} {_is(names, judged)} {word} {number if judged[0][1].n else '(no pairs)'}"
 
 
-def _effect(judged: Sequence[Judged], summary: Summary) -> str:
+def _effect(judged: Sequence[Compared], summary: Summary) -> str:
     """`+0.12 points (95 % CI −0.05 … +0.29, 10 pairs, 1 lost)`."""
     intervals = [one.ci_family for _, one in judged if one.ci_family is not None]
     inside = [runs_of(judged)]
@@ -137,7 +137,7 @@ def _effect(judged: Sequence[Judged], summary: Summary) -> str:
     return f"{_difference(judged, summary)} ({', '.join(inside)})"
 
 
-def _difference(judged: Sequence[Judged], summary: Summary) -> str:
+def _difference(judged: Sequence[Compared], summary: Summary) -> str:
     """`+0.12 points`, `+0.1 to +0.3 points of balanced accuracy`, `real-class NLL −0.012`."""
     found = [one.difference for _, one in judged if one.difference is not None]
     if not found:
@@ -151,7 +151,7 @@ def _difference(judged: Sequence[Judged], summary: Summary) -> str:
     return f"{text} of {metric.label}" if metric.unit == PERCENT else f"{metric.label} {text}"
 
 
-def _ruled_out(judged: Sequence[Judged], summary: Summary) -> str:
+def _ruled_out(judged: Sequence[Compared], summary: Summary) -> str:
     """How large an effect is still possible."""
     worst = min(_gains(one, summary)[0] for _, one in judged)
     best = max(_gains(one, summary)[1] for _, one in judged)
@@ -167,7 +167,7 @@ def _gains(comparison: Comparison, summary: Summary) -> tuple[float, float]:
     return (low, high) if summary.measured.higher_is_better else (-high, -low)
 
 
-def runs_of(judged: Sequence[Judged]) -> str:
+def runs_of(judged: Sequence[Compared]) -> str:
     """`10 pairs`; `6 to 10 pairs` of several that differ; `unpaired, 8 and 9 runs`."""
     least, most = min(one.n for _, one in judged), max(one.n for _, one in judged)
     count = str(least) if least == most else f"{least} to {most}"
@@ -185,7 +185,7 @@ def margin_of(summary: Summary) -> str:
     return f"±{summary.rope:g}{f' {unit}' if unit else ''}" if summary.rope else "0"
 
 
-def _digits(judged: Sequence[Judged], summary: Summary) -> int:
+def _digits(judged: Sequence[Compared], summary: Summary) -> int:
     return max(decimals(one.ci_family, summary.rope) for _, one in judged)
 
 
@@ -198,7 +198,7 @@ def confidence(setting: Setting, comparison: Comparison, summary: Summary) -> st
     return f"{level:.{3 if level < 99 else 4}g} %"
 
 
-def _names(judged: Sequence[Judged], conjunction: str = "and") -> str:
+def _names(judged: Sequence[Compared], conjunction: str = "and") -> str:
     """The arms: by their numbers of dummies, if that is all that is different, or by their names."""
     arms = list(dict.fromkeys(one.arm for _, one in judged))
     counts = list(dict.fromkeys(_dummies(setting, one) for setting, one in judged))
@@ -217,11 +217,11 @@ def _dummies(setting: Setting, comparison: Comparison) -> int | None:
     return count if re.fullmatch(rf"durm-{count}|{after}\+{count}", comparison.arm) else None
 
 
-def _is(names: str, judged: Sequence[Judged]) -> str:
+def _is(names: str, judged: Sequence[Compared]) -> str:
     return "are" if len({one.arm for _, one in judged}) > 1 or names.endswith(" dummies") else "is"
 
 
-def _baseline(judged: Sequence[Judged]) -> str:
+def _baseline(judged: Sequence[Compared]) -> str:
     names = {one.baseline for _, one in judged}
     return names.pop() if len(names) == 1 else "the baseline"
 

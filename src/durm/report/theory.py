@@ -1,7 +1,5 @@
 """Theorems 1 and 2 for people: tables of numbers, and the three panels of Fig. 6 as one picture."""
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from durm._files import write_files
+from durm._text import as_csv
 from durm.report.figures import COLOURS, drawing, side_by_side
 from durm.theory import (
     Curves,
@@ -75,14 +74,10 @@ def write_theory(folder: Path, numbers: Mapping[str, Any]) -> list[Path]:
     """Writes theory.json (the numbers, and the curves of the figure), theory.csv (Theorem 2 alone) and the figure."""
     panels = {"a": distribution_curves(), "b": difference_curves(), "c": probability_curves()}
     curves = {name: {"x": c.x.tolist(), "y": c.y.tolist(), "values": c.values} for name, c in panels.items()}
-    table = io.StringIO()
-    writer = csv.DictWriter(table, list(numbers["theorem_2"][0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(numbers["theorem_2"])
     svg, png = draw_figure()
     files = {
         "theory.json": json.dumps({**numbers, "figure": curves}, indent=1, allow_nan=False).encode(),
-        "theory.csv": table.getvalue().encode(),
+        "theory.csv": as_csv(numbers["theorem_2"]).encode(),
         "theory.svg": svg.encode(),
         "theory.png": png,
     }

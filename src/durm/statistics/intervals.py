@@ -12,6 +12,7 @@ Samples: the test set is a sample too. With D the matrix (seeds × samples) of a
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,6 +77,15 @@ def mean_of_domains(domains: list[SampleVariance]) -> SampleVariance:
         sum(one.between for one in domains) / k2,
         sum(one.residual for one in domains) / k2,
     )
+
+
+def bound_of_mean(effects: Sequence[SampleVariance]) -> SampleVariance:
+    """At most what the samples add to the variance of the mean of several effects on one test set.
+
+    Effects on the same samples go together in an unknown way, but sd(mean) ≤ mean(sd), whatever their correlation.
+    """
+    error = sum(math.sqrt(one.added) for one in effects) / len(effects)
+    return SampleVariance(min(one.samples for one in effects), error**2, 0.0)
 
 
 def standard_error(differences: np.ndarray, step: float = 0.0, samples: SampleVariance | None = None) -> float:

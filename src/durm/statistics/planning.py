@@ -16,6 +16,8 @@ from durm.statistics.intervals import ALPHA, SampleVariance, fewest_pairs, quant
 MOST = 100_000
 CONFIDENCE = 0.90
 """Of the range of n: the spread of few pairs is itself uncertain."""
+SPREADS = 41
+"""That the assurance is averaged over."""
 
 
 def half_width(n: int, spread: float, added: float = 0.0, alpha: float = ALPHA) -> float:
@@ -61,9 +63,9 @@ def pairs_for_rope(n: int, error: float, variance: SampleVariance | None, rope: 
     return found
 
 
-def spread_range(spread: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def spread_range(spread: float, n: int) -> tuple[float, float]:
     """The interval of a standard deviation that was estimated from n normal values: s √((n − 1)/χ²)."""
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     low, high = (math.sqrt((n - 1) / float(scipy.special.chdtri(n - 1, p))) for p in (tail, 1 - tail))
     return spread * low, spread * high
 
@@ -125,13 +127,12 @@ def plan_sizes(
     difference: float | None = None,
     pilot: int | None = None,
     added: float = 0.0,
-    alpha: float = ALPHA,
 ) -> list[PlannedSize]:
     """For each size what it can do; with a pilot of so many pairs, the assurance over the uncertainty of its spread.
 
     `added` is the variance of the test samples: n pairs then have the spread √(s² + n · added).
     """
-    share = alpha / arms
+    share = ALPHA / arms
     spreads = _spreads(spread, pilot) if pilot is not None and pilot > 1 else []
     planned = []
     for n in sizes:
@@ -158,7 +159,7 @@ def plan_sizes(
     return planned
 
 
-def _spreads(spread: float, pilot: int, count: int = 41) -> list[float]:
+def _spreads(spread: float, pilot: int) -> list[float]:
     """Spreads that are equally likely, given that `pilot` pairs showed this one: s √((n − 1)/χ²) at mid-quantiles."""
-    middles = (np.arange(count) + 0.5) / count
+    middles = (np.arange(SPREADS) + 0.5) / SPREADS
     return [spread * math.sqrt((pilot - 1) / float(scipy.special.chdtri(pilot - 1, p))) for p in middles]

@@ -63,6 +63,17 @@ def assume_metric(
     return Assumed(metric, rope if rope is not None else margin or 0.0, _note(metric, shares, rope, higher_is_better))
 
 
+def direction(*, lower_is_better: bool, higher_is_better: bool) -> bool | None:
+    """Whether higher is better, as the caller says; None if nothing was said.
+
+    Raises:
+        InputError: if both were said.
+    """
+    if lower_is_better and higher_is_better:
+        raise InputError("`lower_is_better` and `higher_is_better` exclude each other: give one of them")
+    return higher_is_better if lower_is_better or higher_is_better else None
+
+
 def _lower_word(name: str) -> str | None:
     words = re.split(r"[^a-z]+", name.lower())
     return next((word for word in words if word in LOWER), None)

@@ -7,13 +7,13 @@
 {name: mixed, method: mixup, average: ema, model: mlp}
 """
 
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from durm._config import Strict
+from durm.errors import did_you_mean
 from durm.methods import Method, Versions, as_averager, as_objective, parse_method
 from durm.methods.version1 import FLAT
 from durm.study.base import Name
@@ -179,8 +179,3 @@ def arms_of(dummies: Any) -> list[dict[str, Any]]:
 def unknown_key(key: str, known: Any, inside: str = "") -> str:
     """What is wrong with a key, and which one may have been meant."""
     return f"unknown key {key!r}{f' in {inside}' if inside else ''}: {did_you_mean(key, sorted(known))}"
-
-
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    close = get_close_matches(name, known, n=2)
-    return f"did you mean {' or '.join(map(repr, close))}?" if close else f"expected one of {', '.join(known)}"

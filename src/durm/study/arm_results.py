@@ -29,15 +29,17 @@ def values_of(found: ArmResults, metric: str) -> dict[str, float]:
     return {seed: result.metrics[metric] for seed, result in found.items() if metric in result.metrics}
 
 
-class Spread(TypedDict):
+class Described(TypedDict):
+    values: dict[str, float]
     n: int
     mean: float | None
     std: float | None
 
 
-def describe(values: Mapping[str, float]) -> Spread:
-    """Number, mean and standard deviation; None where they are not defined."""
+def describe(values: Mapping[str, float]) -> Described:
+    """The values of seeds, their number, mean and standard deviation; None where these are not defined."""
     return {
+        "values": dict(values),
         "n": len(values),
         "mean": statistics.fmean(values.values()) if values else None,
         "std": statistics.stdev(values.values()) if len(values) > 1 else None,

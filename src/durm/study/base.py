@@ -7,6 +7,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from durm._config import Strict
+from durm.errors import InputError
 from durm.statistics.sequential import analysis_levels, analysis_sizes, series_level
 from durm.statistics.verdict import Plan
 
@@ -14,6 +15,7 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9]
 Key = tuple[str, str, str, str, int]
 """data, model, method, arm, seed"""
 MOST_SEEDS = 100_000
+DEFAULT_MAX_SEEDS = 40
 
 S = TypeVar("S", bound="BaseStudy")
 
@@ -131,6 +133,19 @@ class BaseStudy(Strict, ABC):
 def check_no_twice(names: Sequence[Any]) -> None:
     if twice := sorted({getattr(name, "name", str(name)) for name in names if names.count(name) > 1}):
         raise ValueError(f"{', '.join(twice)} is given twice")
+
+
+def last_analysis(seeds: object, max_seeds: int | None, *, until_decided: bool) -> int | None:
+    """The last analysis of a study that goes on until it is decided; None of one with a fixed number of seeds.
+
+    Raises:
+        InputError: if what was asked for does not go together.
+    """
+    if max_seeds is not None and not until_decided:
+        raise InputError(f"`max_seeds` {max_seeds} goes with `until_decided`; `seeds` gives a fixed number")
+    if seeds is not None and until_decided:
+        raise InputError(f"`seeds` {seeds} and `until_decided` exclude each other; `max_seeds` limits their number")
+    return (DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds) if until_decided else None
 
 
 def default_seeds(max_seeds: Any) -> int:

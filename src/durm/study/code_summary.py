@@ -1,18 +1,16 @@
 """What a study of a function or a command says: its numbers are judged as those of any table."""
 
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from durm._text import pluralize
 from durm.errors import InputError, unknown
 from durm.statistics.sequential import series_level
-from durm.statistics.verdict import Comparison
+from durm.study.arm_results import describe
 from durm.study.base import Key
 from durm.study.code_study import CodeStudy
-from durm.study.costs import run_costs, summarize_cost, summarize_provenance
+from durm.study.costs import run_costs, summarize_cost, summarize_provenance, with_cost_ratio
 from durm.study.notes import study_warnings
-from durm.study.records import ArmSummary, ArmValues, SecondaryMetric, Setting, Summary
+from durm.study.records import ArmValues, SecondaryMetric, Summary
 from durm.study.run_table import RunTable, judge_table
 from durm.training.result import Result
 
@@ -29,15 +27,15 @@ def summarize_code(study: CodeStudy, results: Results, looked_at: Sequence[int],
     runs = {key: trial.id for key, trial in study.cells()}
     found = {key: result for key, result in results.items() if metric in result.metrics}
     pairs = max((sum(key[3] == arm.name for key in found) for arm in study.arms[1:]), default=0)
-    looks = sorted({*looked_at, *([len(study.seeds)] if pairs > 1 else [])})
-    judged = _judge(study, found, metric, lost, len(looks))
+    sizes = sorted({*looked_at, *([len(study.seeds)] if pairs > 1 else [])})
+    judged = _judge(study, found, metric, lost, len(sizes))
     setting = judged.settings[0]
     by_arm = {arm.name: {str(key[4]): one for key, one in found.items() if key[3] == arm.name} for arm in study.arms}
     setting = setting.model_copy(
         update={
             "arms": [arm.model_copy(update=run_costs(list(by_arm[arm.arm].values()))) for arm in setting.arms],
-            "comparisons": [_with_cost(one, by_arm) for one in setting.comparisons],
-            "secondary": [_secondary(study, results, name, lost, len(looks)) for name in study.secondary],
+            "comparisons": [with_cost_ratio(one, by_arm, "cpu_seconds") for one in setting.comparisons],
+            "secondary": [_secondary(study, results, name, lost, len(sizes)) for name in study.secondary],
         }
     )
     summary = judged.model_copy(
@@ -48,7 +46,7 @@ def summarize_code(study: CodeStudy, results: Results, looked_at: Sequence[int],
             "trials": len({*runs.values()}),
             "done": len({runs[key] for key in found if key in runs}),
             "lost": len({runs[key] for key in lost}),
-            "looked_at": looks,
+            "looked_at": sizes,
             "cost": summarize_cost(found),
             "provenance": summarize_provenance(found),
         }
@@ -100,25 +98,9 @@ def _secondary(
     if results and not found:
         raise unknown("secondary metric", metric, next(iter(results.values())).metrics)
     judged = _judge(study, found, metric, lost, analyses, primary=False)
-    setting: Setting = judged.settings[0]
-    arms: list[ArmSummary] = setting.arms
-    return SecondaryMetric(
-        metric=metric,
-        rope=judged.rope,
-        arms=[ArmValues(arm=arm.arm, n=arm.n, mean=arm.mean, std=arm.std, values=arm.values) for arm in arms],
-        comparisons=setting.comparisons,
-    )
-
-
-def _with_cost(comparison: Comparison, results: Mapping[str, Mapping[str, Result]]) -> Comparison:
-    """The comparison, with the median over the pairs of the ratio of CPU times."""
-    arm, baseline = results[comparison.arm], results[comparison.baseline]
-    ratios = [
-        arm[seed].cost.cpu_seconds / theirs.cost.cpu_seconds
-        for seed, theirs in baseline.items()
-        if seed in arm and theirs.cost.cpu_seconds > 0
-    ]
-    return replace(comparison, cost_ratio=statistics.median(ratios) if ratios else None)
+    (setting,) = judged.settings
+    arms = [ArmValues(arm=arm.arm, **describe(arm.values)) for arm in setting.arms]
+    return SecondaryMetric(metric=metric, rope=judged.rope, arms=arms, comparisons=setting.comparisons)
 
 
 def _mixed_code(results: Results) -> list[str]:

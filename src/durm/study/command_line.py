@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
-from durm.errors import InputError
-from durm.study.arm import did_you_mean
+from durm.errors import InputError, did_you_mean
 
 OWN = ("seed", "arm", "folder")
 Arms = Mapping[str, Mapping[str, Any]]

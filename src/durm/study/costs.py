@@ -2,8 +2,10 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict
 
+from durm.statistics.verdict import Comparison
 from durm.study.base import Key
 from durm.study.records import StudyCost, StudyProvenance
 from durm.training.result import Result
@@ -23,6 +25,14 @@ def run_costs(results: Sequence[Result]) -> RunCosts:
         return statistics.fmean(values) if any(values) else None
 
     return {"seconds": mean("seconds"), "cpu_seconds": mean("cpu_seconds"), "peak_memory": mean("peak_memory")}
+
+
+def with_cost_ratio(comparison: Comparison, results: Mapping[str, Mapping[str, Result]], cost: str) -> Comparison:
+    """The comparison, with the median over the pairs of the ratio of that cost, such as `seconds_per_step`."""
+    arm, baseline = results[comparison.arm], results[comparison.baseline]
+    pairs = [(getattr(arm[seed].cost, cost), getattr(run.cost, cost)) for seed, run in baseline.items() if seed in arm]
+    ratios = [ours / theirs for ours, theirs in pairs if theirs > 0]
+    return replace(comparison, cost_ratio=statistics.median(ratios) if ratios else None)
 
 
 def summarize_cost(results: Mapping[Key, Result]) -> StudyCost:

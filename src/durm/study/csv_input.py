@@ -41,7 +41,7 @@ def read_table(path: Path, **columns: str | None) -> RunTable:
     try:
         text = sys.stdin.read() if str(path) == "-" else read_text(path)
     except UnicodeDecodeError:
-        raise InputError(f"{path} cannot be read: not a text") from None
+        raise InputError(f"{path} cannot be read: not UTF-8 text") from None
     text = text.lstrip("\ufeff \r\n")
     separator = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.DictReader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
@@ -115,16 +115,27 @@ def _find_roles(
         choice = known if len(known) == 1 else numeric
         if len(choice) != 1:
             shown = ", ".join(choice) or "none"
-            raise InputError(f"{source}: which column has the values? {shown} could; say so with `value`")
+            raise InputError(
+                f"{source}: which column has the values? {shown} could; say so with `value`{_no_number(others, rows)}"
+            )
         found["value"] = choice[0]
     roles = _Roles(**found)
     arms = [name for name in columns if name not in (roles.seed, roles.setting)]
     if roles.arm is None and (len(arms) < 2 or len(numeric) < len([name for name in arms if name in others])):
         raise InputError(
             f"{source}: no column arm; expected arm, seed, value, or one column of numbers for each arm, and found "
-            f"{', '.join(columns) or 'nothing'}"
+            f"{', '.join(columns) or 'nothing'}{_no_number([name for name in arms if name not in numeric], rows)}"
         )
     return roles
+
+
+def _no_number(columns: Sequence[str], rows: Sequence[tuple[str, Row]]) -> str:
+    """The first cell that keeps one of the columns from being numbers, as the end of a sentence."""
+    for name in columns:
+        for where, row in rows:
+            if not (_is_number(row[name]) or _is_empty(row[name])):
+                return f"; in {where} {name} is {str(row[name])[:40]!r}, which is no number"
+    return ""
 
 
 def _read_long(table: RunTable, rows: Sequence[tuple[str, Row]], roles: _Roles) -> None:

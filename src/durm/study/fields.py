@@ -6,11 +6,11 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from durm._config import NotNegative
 from durm.data import task_of
-from durm.errors import InputError
+from durm.errors import InputError, did_you_mean
 from durm.methods import Method, parse_method, with_average
 from durm.methods.version1 import split_flat
 from durm.metrics import Task, describe_metric, find_metric, metric_names
-from durm.study.arm import Arm, arms_of, did_you_mean
+from durm.study.arm import Arm, arms_of
 from durm.study.base import BaseStudy, check_no_twice, default_seeds
 from durm.study.search import Search
 from durm.training.trial import Conditions, TrainSpec, newest_component_versions

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from durm._text import last_line
 from durm._user_code import describe_user_error
 from durm.errors import InputError
 from durm.study.code_record import CodeChanged, check_code_of
@@ -99,8 +100,7 @@ class Job(ABC):
             reason = _reason(error)
             with suppress(OSError):  # where nothing can be written, the event says it
                 store.fail(self.trial, reason, self.kind, pending=_is_no_fault(error))
-            last = (reason.strip() or type(error).__name__).splitlines()[-1]
-            send({"kind": "failed", "trial": self.trial.id, "reason": last})
+            send({"kind": "failed", "trial": self.trial.id, "reason": last_line(reason, type(error).__name__)})
 
 
 def _check_input(store: Store, trial: Any, execution: Execution) -> str:

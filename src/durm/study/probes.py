@@ -52,7 +52,7 @@ def probed(study: Study, arms: Mapping[str, ArmResults], metric: str) -> list[Pr
                 ProbeSummary(
                     quantity=quantity.name,
                     label=quantity.label,
-                    arms=[ArmValues(arm=arm, **describe(found), values=found) for arm, found in values.items()],
+                    arms=[ArmValues(arm=arm, **describe(found)) for arm, found in values.items()],
                     comparisons=[replace(c, verdict=WORDS.get(c.verdict or "undecided", c.verdict)) for c in judged],
                 )
             )

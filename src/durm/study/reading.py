@@ -63,9 +63,9 @@ def read_any_study(path: Path, *, of_folder: bool = False, trust_code: bool = Fa
     return study
 
 
-def read_study(path: Path, *, of_folder: bool = False, trust_code: bool = False) -> Study:
-    """The same for a study of durm's own training loop."""
-    study = read_any_study(path, of_folder=of_folder, trust_code=trust_code)
+def read_study(path: Path, *, of_folder: bool = False) -> Study:
+    """The same for a study of durm's own training loop, without code of the user's."""
+    study = read_any_study(path, of_folder=of_folder)
     if not isinstance(study, Study):
         raise InputError(f"study {path} runs code that is not durm's; expected one of durm's own training loop")
     return study

@@ -44,7 +44,6 @@ def _attacked(arm: str, key: str, found: ArmResults, values: Mapping[str, float]
         into_dummies_values=into_dummies,
         curve=[(points[0][0], statistics.fmean(value for _, value in points)) for points in zip(*curves, strict=True)],
         warnings=[text for entry in attacked.values() for text in entry.warnings],
-        values=dict(values),
     )
 
 

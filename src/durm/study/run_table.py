@@ -84,8 +84,7 @@ def judge_table(
             Setting(
                 setting={"setting": setting} if setting else {},
                 arms=[
-                    ArmSummary(arm=name, **describe(arms[name]), values=dict(arms[name]))
-                    for name in sorted(arms, key=lambda name: name != base)
+                    ArmSummary(arm=name, **describe(arms[name])) for name in sorted(arms, key=lambda name: name != base)
                 ],
                 comparisons=comparisons,
             )

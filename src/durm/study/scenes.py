@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
 from durm._user_code import check_trusted
@@ -48,7 +47,6 @@ def picture_scene(
     index: int,
     bundle: DataBundle,
     *,
-    device: torch.device | None = None,
     window: Size | None = None,
     stride: Size | None = None,
 ) -> Scene:
@@ -59,8 +57,8 @@ def picture_scene(
     if samples.masks is None:
         raise ValueError("these samples have no masks, so there is no truth to picture")
     raw, classes = samples.inputs[index], bundle.num_classes
-    image = bundle.input.normalise(raw).to(device or torch.device("cpu"))
-    logits = {arm: segment(model, image, window=window, stride=stride).cpu() for arm, model in models.items()}
+    image = bundle.input.normalise(raw)
+    logits = {arm: segment(model, image, window=window, stride=stride) for arm, model in models.items()}
     widened = [arm for arm, model in models.items() if dummies(model)]
     return Scene(
         image=raw,
@@ -72,7 +70,7 @@ def picture_scene(
 
 
 def collect_scenes(
-    store: Store, setting: Setting, data_root: Path | None = None, scenes: int = SCENES
+    store: Store, setting: Setting, data_root: Path | None = None
 ) -> tuple[Sequence[Scene], Sequence[str], Palette] | None:
     """Some test scenes, spread over all, as the baseline and the first arm with dummies see them; names and colours
     of their classes.
@@ -110,7 +108,7 @@ def collect_scenes(
     models = {arm: model for arm, (model, _, _) in loaded.items()}
     _, trial, bundle = loaded[baseline]
     test, window, stride = bundle.test, trial.window, trial.window_stride
-    count = min(scenes, len(test))
+    count = min(SCENES, len(test))
     places = [(2 * place + 1) * len(test) // (2 * count) for place in range(count)]
     pictured = [picture_scene(models, test, place, bundle, window=window, stride=stride) for place in places]
     return pictured, bundle.class_names, bundle.palette

@@ -1,13 +1,12 @@
 """The numbers of a study, setting by setting and arm by arm, with the verdict: what stands in summary.json."""
 
-import csv
-import io
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from durm._text import as_csv
 from durm.metrics import describe_metric
 from durm.statistics.verdict import Comparison
 from durm.study.across import summarize_across
@@ -17,7 +16,7 @@ from durm.study.base import Key
 from durm.study.code_study import CodeStudy
 from durm.study.code_summary import summarize_code
 from durm.study.config import DERIVED, Study
-from durm.study.costs import run_costs, summarize_cost, summarize_provenance
+from durm.study.costs import run_costs, summarize_cost, summarize_provenance, with_cost_ratio
 from durm.study.notes import warnings_of
 from durm.study.pairing import runs_on_other_data
 from durm.study.probes import probed
@@ -96,12 +95,7 @@ def rows(results: Results, metric: str) -> str:
                 **({"weights_sha256": result.weights_sha256} if result.weights_sha256 else {}),
             }
         )
-    columns = list(dict.fromkeys(name for line in lines for name in line))
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
+    return as_csv(lines)
 
 
 def summarize(
@@ -127,14 +121,14 @@ def summarize(
     paired = {key: result for key, result in results.items() if key not in apart}
     selection = select_draws(study, paired, lost or {})
     analysed = _pairs(study, selection.results if study.search else results) > 1
-    looks = sorted({*looked_at, *([len(study.seeds)] if analysed else [])})
+    sizes = sorted({*looked_at, *([len(study.seeds)] if analysed else [])})
     draws = sorted({*draws_looked_at, *([study.search.draws] if study.search and analysed else [])})
     evidence = Evidence(
         study,
         selection.results,
         selection.lost,
         lambda key: read_outcomes(selection.run_of(key)),
-        analyses=max(1, len(looks) + max(0, len(draws) - 1)),
+        analyses=max(1, len(sizes) + max(0, len(draws) - 1)),
         draws=selection.draws,
     )
     settings = [_setting(evidence, setting) for setting in study.setting_names]
@@ -154,7 +148,7 @@ def summarize(
         trials=len({*runs.values()}),
         done=len({runs[key] for key in results if key in runs}),
         lost=len({runs[key] for key in lost or {}}),
-        looked_at=looks,
+        looked_at=sizes,
         search=search_summary(study, draws),
         cost=summarize_cost(results),
         provenance=summarize_provenance(results),
@@ -186,7 +180,10 @@ def _setting(evidence: Evidence, setting: SettingKey) -> Setting:
     values = {arm: values_of(found, study.metric) for arm, found in every.items()}
 
     def judged(*family: tuple[str, str]) -> list[Comparison]:
-        return [_with_cost(one, every) for one in evidence.compare(setting, family, values, study.metric)]
+        return [
+            with_cost_ratio(one, every, "seconds_per_step")
+            for one in evidence.compare(setting, family, values, study.metric)
+        ]
 
     def drawn(name: str) -> dict[str, Any]:
         found = {str(key[4]): number for key, number in evidence.draws.items() if key[:4] == (*setting, name)}
@@ -227,7 +224,7 @@ def _secondary(evidence: Evidence, setting: SettingKey, arms: Mapping[str, ArmRe
     return SecondaryMetric(
         metric=metric,
         rope=rope,
-        arms=[ArmValues(arm=arm, **describe(found), values=found) for arm, found in values.items()],
+        arms=[ArmValues(arm=arm, **describe(found)) for arm, found in values.items()],
         comparisons=evidence.compare(setting, [(name, baseline) for name in others], values, metric, rope),
     )
 
@@ -294,6 +291,9 @@ def _mean(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {key: statistics.fmean(values[key] for values in several) for key in several[0]}
 
 
+_SHOWN = ("balanced_accuracy", "nll", "ece", "ece_all", "dummy_mass", "dummy_hits")
+
+
 def _arm(
     name: str,
     dummies: int | None,
@@ -315,12 +315,7 @@ def _arm(
         arm=name,
         dummies=None if "dummies" in (searched or ()) else dummies,
         **describe(values),
-        balanced_accuracy=mean_metric("balanced_accuracy"),
-        nll=mean_metric("nll"),
-        ece=mean_metric("ece"),
-        ece_all=mean_metric("ece_all"),
-        dummy_mass=mean_metric("dummy_mass"),
-        dummy_hits=mean_metric("dummy_hits"),
+        **{key: mean_metric(key) for key in _SHOWN},
         groups={
             key.removeprefix("accuracy_"): mean_metric(key)
             for key in (first.metrics if first else {})
@@ -334,21 +329,9 @@ def _arm(
         seconds_per_step=mean(lambda result: result.cost.seconds_per_step),
         parameters=mean(lambda result: result.cost.parameters),
         **run_costs(results),
-        values=values,
         chosen=dict(chosen or {}),
         searched=dict(searched or {}),
     )
-
-
-def _with_cost(comparison: Comparison, results: Mapping[str, ArmResults]) -> Comparison:
-    """The comparison, with the median over the pairs of the ratio of seconds per step."""
-    arm, baseline = results[comparison.arm], results[comparison.baseline]
-    ratios = [
-        arm[seed].cost.seconds_per_step / baseline[seed].cost.seconds_per_step
-        for seed in baseline
-        if seed in arm and baseline[seed].cost.seconds_per_step > 0
-    ]
-    return replace(comparison, cost_ratio=statistics.median(ratios) if ratios else None)
 
 
 def _chosen_on_validation(arms: Mapping[str, Arm], results: Mapping[str, ArmResults], metric: str) -> dict[str, str]:

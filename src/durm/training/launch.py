@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.spawn import spawn
 
+from durm._processes import INTERRUPTS
 from durm._ranks import of_first, together
 from durm.errors import InputError
 from durm.training.engine import Engine, Interrupted, with_engine
@@ -44,9 +45,8 @@ def follow() -> int:
 
     An interrupt is the first process's to hear: when it stops, all stop, at the same step.
     """
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)
     while True:
         with together():
             task = of_first(None)
@@ -150,6 +150,5 @@ def _leave_interrupts_to_parent() -> None:
         if os.getppid() != parent:
             os._exit(1)
 
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), end_if_orphaned)
+    for number in INTERRUPTS:
+        signal.signal(number, end_if_orphaned)

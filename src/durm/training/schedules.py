@@ -32,6 +32,14 @@ def learning_rate(spec: TrainSpec, step: int, total: int, steps_per_epoch: int) 
     return spec.min_lr + (spec.lr - spec.min_lr) * math.pow(1 - done, spec.power)
 
 
+def without_effect(spec: TrainSpec, steps: int) -> list[str]:
+    """A sentence about a warm-up that a training of so many steps did not finish."""
+    if spec.warmup <= steps:
+        return []
+    reached = f"the training had {steps} steps and ended at {spec.lr * steps / spec.warmup:.3g}"
+    return [f"`lr` {spec.lr:g} was never reached: `warmup` is {spec.warmup}, {reached}"]
+
+
 def make_optimizer(
     spec: TrainSpec,
     parameters: Iterable[nn.Parameter],

@@ -40,7 +40,7 @@ from durm.training.engine import Engine, check_processes, with_engine
 from durm.training.engine import Interrupted as Interrupted
 from durm.training.outcomes import pack_outcomes, samples_sha256
 from durm.training.result import SCHEMA_VERSION, Cost, Result, SampleCounts, peak_memory, provenance
-from durm.training.schedules import learning_rate, make_optimizer
+from durm.training.schedules import learning_rate, make_optimizer, without_effect
 from durm.training.tasks import make_task
 from durm.training.trial import Trial
 
@@ -331,7 +331,9 @@ class Trainer:
 
     def _without_effect(self) -> list[str]:
         """Settings that changed nothing in this training."""
-        found = self.objective.without_effect(self.progress.step)
+        steps = self.progress.step
+        found = self.objective.without_effect(steps)
+        found += without_effect(self.trial.train, steps)
         if self.trial.train.freeze_batchnorm and not batch_norms(self.plain_model):
             found.append("`freeze_batchnorm` had no effect: the model has no batch normalisation with statistics")
         return found

@@ -19,7 +19,7 @@ from durm.study.store import Store
 Executor = Callable[[Store, Sequence[Job], Execution, Send], bool]
 """Does the jobs that are open, and says whether it was interrupted. Each of `INTERRUPTS` lets each trial write its
 checkpoint."""
-EXECUTORS: Registry[Executor] = Registry("executor", "durm.study.executors")
+EXECUTORS: Registry[Executor] = Registry("`executor`", "durm.study.executors")
 POLL_SECONDS = 0.5
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from durm import __version__
 from durm._files import locked, read_bytes, remove, write_files
+from durm._text import last_line
 from durm.data import DEFAULT_ROOT
 from durm.errors import InputError
 from durm.study import code_record, data_record
@@ -39,12 +40,13 @@ def run(store: Store, jobs: Sequence[Job], execution: Execution, send: Send) -> 
     try:
         from ray.exceptions import RayError
     except ImportError:
-        raise InputError("executor 'ray' is not installed: pip install 'durm[ray]'") from None
+        raise InputError("`executor` 'ray' is not installed: pip install 'durm[ray]'") from None
     try:
         with _connected(store, execution), _marker(store.folder) as marker:
             return _Driver(store, jobs, execution, send, marker).run()
     except RayError as error:  # no fault of a trial's, which would be in its report
-        raise InputError(f"Ray: {_last_line(getattr(error, 'cause', None) or error)}") from None
+        cause = getattr(error, "cause", None) or error
+        raise InputError(f"Ray: {last_line(cause, type(cause).__name__)}") from None
 
 
 @dataclass
@@ -128,11 +130,11 @@ class _Driver:
                 f"`trial_cpus` and `trial_gpus`: no node of the cluster has {needs} for a trial; give less, or, if "
                 "nodes are yet to come, `workers`"
             )
-        left = []
+        pending = []
         for job in self.left:
             if self.interrupts or len(self.running) >= room or not self._is_over_or_runs(job):
-                left.append(job)
-        self.left = left
+                pending.append(job)
+        self.left = pending
 
     def _is_over_or_runs(self, job: Job) -> bool:
         """False if another process is at it, which may yet die."""
@@ -242,9 +244,9 @@ def _connected(store: Store, execution: Execution) -> Iterator[None]:
         try:
             ray.init(address, log_to_driver=False, logging_level="error", **options)
         except ConnectionError as error:
-            raise InputError(f"`address` {address!r}: {_last_line(error)}") from None
+            raise InputError(f"`address` {address!r}: {last_line(error, type(error).__name__)}") from None
         except (OSError, RuntimeError, ValueError) as error:  # such as a working folder of many gigabytes
-            raise InputError(f"Ray cannot be used: {_last_line(error)}") from None
+            raise InputError(f"Ray cannot be used: {last_line(error, type(error).__name__)}") from None
     try:
         yield
     finally:
@@ -348,7 +350,3 @@ def _on_this_node(ray: Any) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-
-
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
