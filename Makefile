@@ -55,6 +55,7 @@ bench: .venv/.dev .venv/.peers  ## the speed measurements, into results/, and on
 	$(BIN)/python benchmarks/startup.py --out results/startup.json
 	$(BIN)/python benchmarks/time_to_verdict.py --out results/time_to_verdict.json
 	$(BIN)/python benchmarks/own_code.py --out results/own_code.json
+	$(BIN)/python benchmarks/channels_last.py --out results/channels_last.json
 	$(BIN)/python benchmarks/manifest.py --files 100000 --out results/manifest.json
 	$(BIN)/python benchmarks/domains.py --out results/domains.json
 	$(BIN)/python benchmarks/probes.py --out results/probes.json

@@ -280,10 +280,30 @@ def attacks(axes: Axes) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
+@drawing("dummies")
+def dummies(axes: Axes) -> None:
+    """The difference from ERM by the number of dummies, in results/studies/digits-dummies."""
+    settings = json.loads((ROOT / "results/studies/digits-dummies/summary.json").read_text())["settings"]
+    axes.axhspan(-0.1, 0.1, color="#dddddd", zorder=0)
+    axes.axhline(0, color="#999999", linewidth=0.8, zorder=1)
+    for shift, setting, colour in zip((-0.1, 0.1), settings, (BLUE, ORANGE), strict=True):
+        found = [one for one in setting["comparisons"] if not one["arm"].endswith("-null")]
+        middles, (lows, highs) = (
+            [one["difference"] for one in found],
+            zip(*(one["ci_family"] for one in found), strict=True),
+        )
+        errors = [np.subtract(middles, lows), np.subtract(highs, middles)]
+        places = np.arange(len(found)) + shift
+        axes.errorbar(places, middles, yerr=errors, fmt="o", color=colour, capsize=3, label=setting["setting"]["model"])
+    axes.set_xticks(range(len(found)), [one["arm"].removeprefix("durm-") for one in found])
+    axes.set(xlabel="number of dummies (grey: the equivalence margin)", ylabel="difference, points")
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
+
+
 @drawing("eigenvalue")
 def eigenvalue(axes: Axes) -> None:
-    """The largest eigenvalue of the Hessian at the end of training, in results/digits-flatness."""
-    (setting,) = json.loads((ROOT / "results/digits-flatness/summary.json").read_text())["settings"]
+    """The largest eigenvalue of the Hessian at the end of training, in results/studies/digits-curvature."""
+    (setting,) = json.loads((ROOT / "results/studies/digits-curvature/summary.json").read_text())["settings"]
     (found,) = (one for one in setting["probes"] if one["label"].startswith("largest eigenvalue"))
     for place, arm in enumerate(found["arms"]):
         values = list(arm["values"].values())
@@ -351,7 +371,10 @@ def main() -> None:
             axes.spines[["right", "top"]].set_visible(False)
             draw(axes)
             save(as_svg(figure, name), name)
-        for name, plot in (("estimation", committed("digits-smoothing")), ("camvid", committed("camvid-deeplab"))):
+        for name, plot in (
+            ("estimation", committed("studies/digits-smoothing")),
+            ("camvid", committed("camvid-deeplab")),
+        ):
             save(as_svg(plot, name), name)
         save(as_svg(start(), "start"), "start")
     save(domains(), "domains")

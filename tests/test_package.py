@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,15 @@ def test_integrations_without_their_libraries_say_what_to_install(module: str, m
 
 def test_version() -> None:
     assert version("durm") == durm.__version__
+
+
+def test_the_changelog_and_the_citation_name_the_version() -> None:
+    """That of the release which a development version leads to."""
+    release = durm.__version__.partition(".dev")[0]
+    root = Path(__file__).parents[1]
+    headings = [line for line in (root / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
+    assert headings[0] == f"## {release}"
+    assert f"\nversion: {release}\n" in (root / "CITATION.cff").read_text()
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def compare(
 
     - `function`: your Python function, `train(seed, **parameters_of_the_arm)`. It trains once and returns a number, or
       a dict of numbers such as `{"accuracy": 93.1, "nll": 0.21}`.
-    - `command`: a command line, such as `"python train.py --seed {seed} --lr {lr}"`. Its last line of output is the
+    - `command`: a command line, such as `"python train.py {seed} {lr}"`. Its last line of output is the
       result.
     - neither: durm's own training loop, with `data=`, `model=`, `dummies=`, `epochs=` and so on.
 

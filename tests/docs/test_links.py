@@ -59,6 +59,16 @@ def test_every_how_to_has_a_picture_that_a_script_makes(page: Path) -> None:
     assert all((page.parent / picture).stat().st_size < 65_000 for picture in pictures)
 
 
+@pytest.mark.parametrize("script", ["pictures.py", "gallery.py"])
+def test_the_pictures_are_made_from_what_is_committed(script: str) -> None:
+    code = (DOCS / script).read_text()
+    named = re.findall(r"results/([\w-]+(?:/[\w-]+)?)/summary\.json", code)
+    named += re.findall(r'committed\("([^"]+)"\)', code)
+    named += re.findall(r'^    "[\w-]+": "([\w/-]+)",$', code, re.MULTILINE)
+    assert len(named) > 3
+    assert [study for study in named if not (ROOT / "results" / study / "summary.json").exists()] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     listed = (ROOT / "mkdocs.yml").read_text()
     for page in DOCS.rglob("*.md"):

@@ -173,10 +173,13 @@ def test_the_mean_of_several_effects_on_the_same_samples_varies_no_more_than_its
     effects = [first, 3 * (correlation * first + math.sqrt(1 - correlation**2) * other)]
     found = [sample_variance(effect + random.standard_normal((seeds, samples))) for effect in effects]
     bound = bound_of_mean([one for one in found if one is not None])
-    truth = (1 + 9 + 2 * 3 * correlation) / 4 / samples
+    known = 1 - 1 / seeds  # v_t − v_e takes off a share of the effects' own variance
     assert bound.samples == samples
-    assert bound.added == pytest.approx(((1 + 3) / 2) ** 2 / samples, rel=0.05)
-    assert bound.added >= 0.95 * truth
+    assert bound.added == pytest.approx(known * ((1 + 3) / 2) ** 2 / samples, rel=0.05)
+    mean = sample_variance(sum(effects) / 2 + random.standard_normal((seeds, samples)) / math.sqrt(2))
+    assert mean is not None
+    assert mean.added == pytest.approx(known * (1 + 9 + 2 * 3 * correlation) / 4 / samples, rel=0.05)
+    assert mean.added <= 1.05 * bound.added
 
 
 # Unpaired

@@ -20,12 +20,12 @@ def warnings_of(summary: Summary, study: Study, results: Mapping[Key, Result]) -
     return [
         *_missing(summary),
         *_other_data(study, results),
+        *collapsed(study, results, judged),  # of the first, which a short answer has
         *_added_seeds(summary),
         *_few_pairs(summary),
         *_coarse(summary, results),
         *_seeds_only(summary, results),
         *_conditions(summary),
-        *collapsed(study, results, judged),
         *without_effect({key: result for key, result in results.items() if key in judged}),
         *_differences(summary),
         *masked(study, summary.settings),
