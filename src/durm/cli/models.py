@@ -22,7 +22,7 @@ def models(
 
     found = names(pattern)
     if not found:
-        raise unknown("model", pattern, [*names(), *architectures()])
+        raise unknown("model", pattern, [*names(), *architectures()], "`durm models`")
     if json:
         options.print_json(found)
     else:
