@@ -109,7 +109,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "cut off": (_replace("summary.json", '{"study": "x", '), "summary.json is damaged: "),
     "something else": (_replace("summary.json", "[1, 2]"), "summary.json is damaged: it is not the summary of a study"),
     "lacks settings": (_replace("summary.json", '{"looked_at": [6], "max_seeds": null}'), "summary.json is damaged: "),
-    "binary": (lambda folder: (folder / "summary.json").write_bytes(b"\xff\xfe\x00") and None, "not a text"),
+    "binary": (lambda folder: (folder / "summary.json").write_bytes(b"\xff\xfe\x00") and None, "not UTF-8"),
     "another table": (_replace("results.csv", "a,b\n1,2\n"), "results.csv is damaged: expected the columns setting"),
     "no table": (lambda folder: (folder / "results.csv").unlink(), "results.csv cannot be read: No such file"),
     "no spec": (lambda folder: (folder / "study.yaml").unlink(), "study.yaml cannot be read: No such file"),

@@ -66,7 +66,7 @@ def test_the_scenes_are_to_be_seen(width: int, scheme: str, segmented: Report, v
     sizes = figure.locator("image").evaluate_all("all => all.map(image => image.getBoundingClientRect().width)")
     assert len(sizes) == 3 * 6 + 1
     assert min(sizes[:-1]) > 90
-    inside, outside = figure.evaluate("figure => [figure.scrollWidth, figure.clientWidth]")
+    inside, outside = figure.locator(".pan").evaluate("box => [box.scrollWidth, box.clientWidth]")
     assert (inside > outside) == (width < 704)
     paper = colour_of(page, "body", "backgroundColor")
     assert (sum(channels(paper)) < 384) == (scheme == "dark")

@@ -4,7 +4,8 @@
 that count dummies are called after the objective, and some words of the pages changed. Weights and numbers stayed. Of
 the study `probes` the curvature was recorded anew when Lanczos' method got a start that does not depend on the loss:
 its values changed within their tolerance. The table of `all-domains` got a column for the worst domain.
-`attacks` has `auto` as it was in version 1, which `target_classes: 0` is.
+`attacks` has `auto` as it was in version 1, which `target_classes: 0` is. `arms` got a warning, of a
+warm-up that is longer than its training.
 
 Bits hold for one processor and one version of torch, so elsewhere these tests are skipped; the pages
 of the committed results hold everywhere.

@@ -123,5 +123,5 @@ def test_a_folder_that_is_no_study_is_refused(name: str, fragment: str, tmp_path
 
 def test_the_help_says_what_needs_checkpoints() -> None:
     text = " ".join(call("clean", "--help").out.split())
-    for word in ("--dry-run", "--json", "durm evaluate", "pictures of scenes", "transfer of attacks"):
+    for word in ("--dry-run", "--json", "durm evaluate", "pictures of segmented images", "transfer of attacks"):
         assert word in text

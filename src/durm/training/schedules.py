@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from durm._text import pluralize
 from durm.training.trial import TrainSpec
 
 
@@ -36,7 +37,7 @@ def without_effect(spec: TrainSpec, steps: int) -> list[str]:
     """A sentence about a warm-up that a training of so many steps did not finish."""
     if spec.warmup <= steps:
         return []
-    reached = f"the training had {steps} steps and ended at {spec.lr * steps / spec.warmup:.3g}"
+    reached = f"the training had {pluralize(steps, 'step')} and ended at {spec.lr * steps / spec.warmup:.3g}"
     return [f"`lr` {spec.lr:g} was never reached: `warmup` is {spec.warmup}, {reached}"]
 
 
