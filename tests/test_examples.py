@@ -17,7 +17,15 @@ def changes(before: str, after: str) -> list[str]:
     return [line for line in difflib.ndiff(one, other) if line[0] in "+-"]
 
 
-@pytest.mark.parametrize("name", ["train_erm.py", "train_durm.py", "timm_erm.py", "timm_durm.py"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("train_erm.py", marks=pytest.mark.slow),
+        "train_durm.py",
+        pytest.param("timm_erm.py", marks=pytest.mark.slow),
+        pytest.param("timm_durm.py", marks=pytest.mark.slow),
+    ],
+)
 def test_digits_are_learned(name: str) -> None:
     output = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True, check=True).stdout
     accuracy = re.fullmatch(r"test accuracy (\d+\.\d+) % of 899 digits\n", output)

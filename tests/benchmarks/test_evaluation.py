@@ -24,6 +24,7 @@ def test_both_arms_give_the_same_bits(benchmark_named, size):
 
 
 @pytest.mark.parametrize(("script", "size", "limit"), [("evaluation", "tiny", 1.02), ("outcomes", "digits", 0.01)])
+@pytest.mark.slow
 def test_numbers_are_written(benchmark_named, script, size, limit, tmp_path, capsys):
     out = tmp_path / "numbers.json"
     code = benchmark_named(script).main(["--size", size, "--pairs", "6", "--out", str(out)])

@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import pytest
 import torch
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "input.py"
@@ -20,6 +21,7 @@ def test_both_give_the_same_images_where_nothing_is_cropped_or_flipped(monkeypat
     torch.testing.assert_close(per_sample, format.normalise(samples.inputs))
 
 
+@pytest.mark.slow
 def test_script_writes_its_numbers(tmp_path):
     out = tmp_path / "input.json"
     command = [sys.executable, str(SCRIPT), "--pairs", "6", "--images", "300", "--out", str(out)]

@@ -31,6 +31,7 @@ def test_all_arms_train_the_same_weights(loop):
         assert torch.equal(value, trainer.model.state_dict()[name])
 
 
+@pytest.mark.slow
 def test_numbers_are_written(loop, tmp_path, capsys):
     out = tmp_path / "loop.json"
     code = loop.main(["--pairs", "6", "--size", "1ms", "--out", str(out)])

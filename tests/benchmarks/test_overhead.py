@@ -51,6 +51,7 @@ class TestCompare:
 
 
 class TestScript:
+    @pytest.mark.slow
     def test_it_writes_its_numbers(self, tmp_path):
         out = tmp_path / "overhead.json"
         command = [sys.executable, str(SCRIPT), "--pairs", "6", "--model", "mlp", "--out", str(out)]

@@ -14,6 +14,7 @@ def study(monkeypatch):
     return import_module("study")
 
 
+@pytest.mark.slow
 def test_a_real_study_is_timed(study):
     two_trials = make_study({"dummies": [0, 2], "seeds": 1, "train": {"iterations": 2}})
     timing = study.time_study(two_trials, workers=1)

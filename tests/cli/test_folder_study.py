@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 COLOURS = {"blue": (60, 80, 170), "green": (60, 150, 80), "grey": (110, 110, 110), "red": (170, 80, 60)}
@@ -21,6 +22,7 @@ def write_images(root: Path, per_class: int) -> None:
             Image.fromarray(pixels).save(root / name / f"{index}.png")
 
 
+@pytest.mark.slow
 def test_two_thousand_images_are_learnt_in_two_epochs(tmp_path: Path) -> None:
     write_images(tmp_path / "images", 500)
     flags = ["--model", "cnn", "--epochs", "2", "--json", "--out", str(tmp_path / "out")]

@@ -61,7 +61,10 @@ def checkpoint(folder: Path, model: str, data: str = "digits") -> Path:
 # The current folder.
 
 
-@pytest.mark.parametrize("command", ["status .", "data list", "models cn*"])
+@pytest.mark.parametrize(
+    "command",
+    ["status .", pytest.param("data list", marks=pytest.mark.slow), pytest.param("models cn*", marks=pytest.mark.slow)],
+)
 def test_modules_in_the_current_folder_do_not_run(command: str, here: Path) -> None:
     for name in SHADOWS:
         evil(here, name)
@@ -141,6 +144,7 @@ def test_a_study_that_names_code_does_not_run_it(text: str, here: Path) -> None:
     assert not ran.exists()
 
 
+@pytest.mark.slow
 def test_a_trusted_study_runs_and_is_opened_and_resumed(here: Path) -> None:
     ran = evil(here)
     path, out = here / "study.yaml", here / "out"
@@ -240,6 +244,7 @@ def test_an_error_in_the_users_code_is_shown_by_its_own_lines(name: str, here: P
     assert "check.py" not in line
 
 
+@pytest.mark.slow
 def test_an_error_in_a_trial_is_shown_by_the_users_own_lines(here: Path) -> None:
     """Which the check before the first trial does not see."""
     (here / "net.py").write_text(

@@ -167,6 +167,7 @@ def test_a_small_residual_alone_is_not_enough() -> None:
     assert top_eigenvalues(quadratic(torch.diag(values)), tolerance=0.01).values[0] == pytest.approx(5.4)
 
 
+@pytest.mark.slow
 def test_the_bound_fails_as_seldom_as_it_says() -> None:
     """At δ = 0.3 it may be too low for 30 % of the starts, at any of the first twelve products."""
     values = torch.cat([torch.tensor([3.0]), torch.linspace(-1, 1, 100)]).double()
