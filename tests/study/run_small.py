@@ -4,6 +4,7 @@ The second argument is the number of worker processes, 2 if it is left out; the 
 study that is there goes on.
 """
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from durm.study.reading import make_study
 from durm.study.runner import run_study
 from durm.study.store import Store
 
-STUDY = {"name": "small", "model": "mlp", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 40, "batch_size": 16}}
+STUDY = {"name": "small", "model": "mlp", "dummies": [0, 2], "seeds": 2, "train": {"epochs": 15, "batch_size": 16}}
 
 
 def run(folder: Path, say: Callable[[str], Any], study: dict[str, Any] = STUDY, **execution: Any) -> int:
@@ -30,6 +31,7 @@ def run(folder: Path, say: Callable[[str], Any], study: dict[str, Any] = STUDY, 
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
     folder, workers, address = [*sys.argv[1:], *("2", "")[len(sys.argv) - 2 :]]
     ray = {"executor": "ray", "address": address} if address else {}
     sys.exit(run(Path(folder), lambda line: print(line, flush=True), workers=int(workers), **ray))

@@ -200,7 +200,7 @@ def without_cost(summary: Any) -> Any:
 @pytest.mark.slow
 def test_a_node_and_the_driver_are_killed_and_each_trial_is_done_once(cluster: Any, tmp_path: Path) -> None:
     """Then the weights and the summary are those of local processes."""
-    study = make_study(STUDY)  # longer than it takes to kill
+    study = make_study({**STUDY, "train": {"epochs": 40, "batch_size": 16}})  # longer than it takes to kill
     Store.create(tmp_path / "ray", study)
     second = cluster.add_node(**NODE)
     process = start(tmp_path / "ray", cluster)
